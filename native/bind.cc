@@ -1,0 +1,497 @@
+// The one file that knows Python. It turns buffers into spans, releases the GIL, and turns fl::Failure into
+// fastloader._native.Failure(kind, message, position, stored, computed). All outputs are the caller's memory, except
+// where the size is only known inside.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+
+#include "codec.h"
+#include "crc32c.h"
+#include "hash.h"
+#include "image.h"
+#include "keys.h"
+#include "payloads.h"
+#include "placement.h"
+#include "table.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+// A held view of any object with the buffer protocol.
+class Buffer {
+public:
+    explicit Buffer(nb::handle object, int flags = PyBUF_SIMPLE) {
+        if (PyObject_GetBuffer(object.ptr(), &view_, flags) != 0) throw nb::python_error();
+    }
+    Buffer(Buffer&& other) noexcept : view_(other.view_) { other.view_.obj = nullptr; }
+    Buffer(const Buffer&) = delete;
+    Buffer& operator=(const Buffer&) = delete;
+    ~Buffer() {
+        if (view_.obj) PyBuffer_Release(&view_);
+    }
+    fl::Bytes bytes() const {
+        return {static_cast<const std::uint8_t*>(view_.buf), static_cast<std::size_t>(view_.len)};
+    }
+    template <class T>
+    std::span<const T> as() const {
+        if (view_.len % sizeof(T) || reinterpret_cast<std::uintptr_t>(view_.buf) % alignof(T))
+            throw nb::value_error("the buffer's size or alignment does not fit its element type");
+        return {static_cast<const T*>(view_.buf), static_cast<std::size_t>(view_.len) / sizeof(T)};
+    }
+
+private:
+    Py_buffer view_{};
+};
+
+class MutableBuffer : public Buffer {
+public:
+    explicit MutableBuffer(nb::handle object) : Buffer(object, PyBUF_WRITABLE) {}
+    fl::MutableBytes bytes() const {
+        const auto span = Buffer::bytes();
+        return {const_cast<std::uint8_t*>(span.data()), span.size()};
+    }
+    template <class T>
+    std::span<T> as() const {
+        const auto span = Buffer::as<T>();
+        return {const_cast<T*>(span.data()), span.size()};
+    }
+};
+
+nb::bytes to_bytes(const std::vector<std::uint8_t>& data) { return nb::bytes(data.data(), data.size()); }
+
+fl::Bytes part(const Buffer& file, std::uint64_t offset, std::uint64_t size) {
+    const auto bytes = file.bytes();
+    if (offset > bytes.size() || size > bytes.size() - offset) throw fl::Failure("format", "outside the file");
+    return bytes.subspan(offset, size);
+}
+
+struct BoundTable {
+    BoundTable(nb::object file, std::uint64_t offset, std::uint64_t size, std::uint32_t row_size,
+               std::uint32_t block_size, std::uint64_t crcs_offset)
+        : file(file), table(make(offset, size, row_size, block_size, crcs_offset)) {}
+
+    fl::Table make(std::uint64_t offset, std::uint64_t size, std::uint32_t row_size, std::uint32_t block_size,
+                   std::uint64_t crcs_offset) const {
+        if (block_size == 0) throw fl::Failure("format", "a block size of zero");
+        const auto rows = part(file, offset, size);
+        const auto blocks = size / block_size + (size % block_size != 0);
+        return fl::Table(rows, row_size, block_size, part(file, crcs_offset, blocks * 4));
+    }
+
+    Buffer file;
+    fl::Table table;
+};
+
+struct BoundPayloads {
+    BoundPayloads(nb::object file, const BoundTable& extents, std::uint64_t begin, std::uint64_t end)
+        : file(file), payloads(this->file.bytes(), extents.table, begin, end) {}
+
+    Buffer file;
+    fl::Payloads payloads;
+};
+
+struct BoundKeys {
+    BoundKeys(const BoundTable& offsets, const BoundTable& bytes, const BoundTable& slots)
+        : keys(offsets.table, bytes.table, slots.table) {}
+    fl::Keys keys;
+};
+
+// The arguments every batch call shares: sources, which source each row comes from (or None), and the rows.
+struct Chosen {
+    Chosen(nb::handle which, nb::handle rows) : rows_(rows) {
+        if (!which.is_none()) which_.emplace(which);
+        picks.rows = rows_.as<std::int64_t>();
+        if (which_) picks.which = which_->as<std::int32_t>();
+        if (which_ && picks.which.size() != picks.rows.size())
+            throw nb::value_error("'which' and 'rows' have different lengths");
+    }
+    fl::Picks picks;
+
+private:
+    Buffer rows_;
+    std::optional<Buffer> which_;
+};
+
+std::vector<const fl::Table*> tables_of(const std::vector<const BoundTable*>& bound) {
+    std::vector<const fl::Table*> tables;
+    for (const auto* one : bound) tables.push_back(&one->table);
+    return tables;
+}
+
+std::vector<const fl::Payloads*> payloads_of(const std::vector<const BoundPayloads*>& bound) {
+    std::vector<const fl::Payloads*> payloads;
+    for (const auto* one : bound) payloads.push_back(&one->payloads);
+    return payloads;
+}
+
+template <class T>
+nb::ndarray<nb::numpy, T, nb::ndim<1>> owned_array(std::unique_ptr<T[]> data, std::size_t size) {
+    T* raw = data.release();
+    nb::capsule owner(raw, [](void* p) noexcept { delete[] static_cast<T*>(p); });
+    return {raw, {size}, owner};
+}
+
+// Values and the offsets between them, in fresh arrays: `measure` fills n + 1 offsets, `fill` the values.
+template <class Measure, class Fill>
+auto ragged(std::size_t n, Measure measure, Fill fill) {
+    std::unique_ptr<std::int64_t[]> offsets;
+    std::unique_ptr<std::uint8_t[]> values;
+    std::size_t total = 0;
+    {
+        nb::gil_scoped_release release;
+        offsets = std::make_unique<std::int64_t[]>(n + 1);
+        const std::span<std::int64_t> places(offsets.get(), n + 1);
+        measure(places);
+        total = static_cast<std::size_t>(places[n]);
+        values = std::make_unique_for_overwrite<std::uint8_t[]>(total);
+        fill(std::span<const std::int64_t>(places), fl::MutableBytes(values.get(), total));
+    }
+    return std::tuple(owned_array(std::move(values), total), owned_array(std::move(offsets), n + 1));
+}
+
+PyObject* g_failure = nullptr;
+
+void translate(const std::exception_ptr& pointer, void*) {
+    try {
+        std::rethrow_exception(pointer);
+    } catch (const fl::Failure& failure) {
+        PyObject* arguments = Py_BuildValue("(ssLII)", failure.kind, failure.what(),
+                                            static_cast<long long>(failure.position), failure.stored, failure.computed);
+        if (!arguments) return;
+        PyErr_SetObject(g_failure, arguments);
+        Py_DECREF(arguments);
+    }
+}
+
+using Failures = std::vector<std::tuple<std::uint64_t, std::string, std::string, std::uint32_t, std::uint32_t>>;
+
+void bind_checksums(nb::module_& m) {
+    m.def("crc32c", [](nb::object data, std::uint32_t value) {
+        Buffer buffer(data);
+        nb::gil_scoped_release release;
+        return fl::crc32c(buffer.bytes(), value);
+    }, "data"_a, "value"_a = 0, nb::sig("def crc32c(data: Buffer, value: int = 0) -> int"));
+
+    m.def("crc32c_variants", [] {
+        std::vector<std::string> names;
+        for (const auto& variant : fl::crc32c_variants()) names.emplace_back(variant.name);
+        return names;
+    });
+
+    m.def("copy_crc32c", [](nb::object data, nb::object out, const std::string& variant) {
+        Buffer from(data);
+        MutableBuffer to(out);
+        if (from.bytes().size() != to.bytes().size()) throw nb::value_error("data and out differ in size");
+        for (const auto& one : fl::crc32c_variants())
+            if (variant == one.name) return one.run(to.bytes().data(), from.bytes().data(), from.bytes().size(), 0);
+        throw nb::value_error("no such variant on this CPU");
+    }, "data"_a, "out"_a, "variant"_a, nb::sig("def copy_crc32c(data: Buffer, out: Buffer, variant: str) -> int"));
+
+    m.def("block_crcs", [](nb::object data, std::uint32_t block_size) {
+        Buffer buffer(data);
+        std::vector<std::uint32_t> crcs;
+        {
+            nb::gil_scoped_release release;
+            crcs = fl::block_crcs(buffer.bytes(), block_size);
+        }
+        return nb::bytes(crcs.data(), crcs.size() * 4);
+    }, "data"_a, "block_size"_a, nb::sig("def block_crcs(data: Buffer, block_size: int) -> bytes"));
+
+    m.def("xxh64", [](nb::object data, std::uint64_t seed) { return fl::xxh64(Buffer(data).bytes(), seed); },
+          "data"_a, "seed"_a = 0, nb::sig("def xxh64(data: Buffer, seed: int = 0) -> int"));
+}
+
+void bind_codecs(nb::module_& m) {
+    m.def("compress", [](nb::object data, int codec, int level) {
+        Buffer buffer(data);
+        std::vector<std::uint8_t> out;
+        {
+            nb::gil_scoped_release release;
+            out = fl::compress(buffer.bytes(), static_cast<fl::Codec>(codec), level);
+        }
+        return to_bytes(out);
+    }, "data"_a, "codec"_a, "level"_a, nb::sig("def compress(data: Buffer, codec: int, level: int) -> bytes"));
+
+    m.def("decompress", [](nb::object data, int codec, nb::object out) {
+        Buffer buffer(data);
+        MutableBuffer to(out);
+        nb::gil_scoped_release release;
+        fl::decompress(buffer.bytes(), static_cast<fl::Codec>(codec), to.bytes());
+    }, "data"_a, "codec"_a, "out"_a, nb::sig("def decompress(data: Buffer, codec: int, out: Buffer) -> None"));
+}
+
+void bind_tables(nb::module_& m) {
+    nb::class_<BoundTable>(m, "Table")
+        .def(nb::init<nb::object, std::uint64_t, std::uint64_t, std::uint32_t, std::uint32_t, std::uint64_t>(),
+             "file"_a, "offset"_a, "size"_a, "row_size"_a, "block_size"_a, "crcs_offset"_a,
+             nb::sig("def __init__(self, file: Buffer, offset: int, size: int, row_size: int, block_size: int, "
+                     "crcs_offset: int) -> None"))
+        .def_prop_ro("rows", [](const BoundTable& t) { return t.table.rows(); })
+        .def_prop_ro("blocks", [](const BoundTable& t) { return t.table.blocks(); })
+        .def("row", [](const BoundTable& t, std::uint64_t row, std::uint64_t count) {
+            const auto bytes = t.table.at(row, count);
+            return nb::bytes(bytes.data(), bytes.size());
+        }, "row"_a, "count"_a = 1)
+        .def("check", [](const BoundTable& t, std::size_t begin, std::size_t end) {
+            std::vector<std::tuple<std::size_t, std::uint32_t, std::uint32_t>> bad;
+            nb::gil_scoped_release release;
+            for (std::size_t block = begin; block < end && block < t.table.blocks(); ++block) {
+                std::uint32_t stored = 0, computed = 0;
+                if (!t.table.check_block(block, stored, computed)) bad.emplace_back(block, stored, computed);
+            }
+            return bad;
+        }, "begin"_a, "end"_a);
+
+    const auto take_with = [](auto kernel) {
+        return [kernel](const std::vector<const BoundTable*>& tables, nb::object which, nb::object rows,
+                        nb::object out) {
+            Chosen chosen(which, rows);
+            MutableBuffer to(out);
+            const auto sources = tables_of(tables);
+            nb::gil_scoped_release release;
+            kernel(sources, chosen.picks, to.bytes());
+        };
+    };
+    m.def("take", take_with([](const auto& s, const auto& p, auto out) { fl::take(s, p, out); }), "tables"_a,
+          "which"_a.none(), "rows"_a, "out"_a,
+          nb::sig("def take(tables: list[Table], which: Buffer | None, rows: Buffer, out: Buffer) -> None"));
+    m.def("take_bits", take_with([](const auto& s, const auto& p, auto out) { fl::take_bits(s, p, out); }),
+          "tables"_a, "which"_a.none(), "rows"_a, "out"_a,
+          nb::sig("def take_bits(tables: list[Table], which: Buffer | None, rows: Buffer, out: Buffer) -> None"));
+}
+
+void bind_payloads(nb::module_& m) {
+    nb::class_<BoundPayloads>(m, "Payloads")
+        .def(nb::init<nb::object, const BoundTable&, std::uint64_t, std::uint64_t>(), "file"_a, "extents"_a,
+             "data_begin"_a, "data_end"_a, nb::keep_alive<1, 3>(),
+             nb::sig("def __init__(self, file: Buffer, extents: Table, data_begin: int, data_end: int) -> None"))
+        .def("extent", [](const BoundPayloads& p, std::uint64_t row) {
+            const auto extent = p.payloads.extent(row);
+            return std::tuple(extent.pointer, extent.size, extent.raw_size, extent.crc, static_cast<int>(extent.codec));
+        }, "row"_a)
+        .def("locate", [](const BoundPayloads& p, std::uint64_t row) -> std::optional<std::tuple<std::uint64_t, std::uint64_t>> {
+            const auto extent = p.payloads.extent(row);
+            nb::gil_scoped_release release;
+            if (extent.codec != fl::Codec::none) return std::nullopt;
+            p.payloads.stored(extent);
+            return std::tuple(extent.pointer, extent.size);
+        }, "row"_a)
+        .def("read", [](const BoundPayloads& p, std::uint64_t row) {
+            const auto extent = p.payloads.extent(row);
+            auto out = std::make_unique_for_overwrite<std::uint8_t[]>(extent.raw_size);
+            {
+                nb::gil_scoped_release release;
+                p.payloads.read(extent, {out.get(), extent.raw_size});
+            }
+            return owned_array(std::move(out), extent.raw_size);
+        }, "row"_a)
+        .def("check", [](const BoundPayloads& p, std::uint64_t begin, std::uint64_t end) {
+            Failures failures;
+            nb::gil_scoped_release release;
+            for (auto& d : fl::check_payloads(p.payloads, begin, end))
+                failures.emplace_back(d.row, d.kind, std::move(d.message), d.stored, d.computed);
+            return failures;
+        }, "begin"_a, "end"_a);
+
+    m.def("gather_fixed", [](const std::vector<const BoundPayloads*>& sources, nb::object which, nb::object rows,
+                             std::size_t row_bytes, nb::object out) {
+        Chosen chosen(which, rows);
+        MutableBuffer to(out);
+        const auto from = payloads_of(sources);
+        nb::gil_scoped_release release;
+        fl::gather_fixed(from, chosen.picks, row_bytes, to.bytes());
+    }, "sources"_a, "which"_a.none(), "rows"_a, "row_bytes"_a, "out"_a,
+       nb::sig("def gather_fixed(sources: list[Payloads], which: Buffer | None, rows: Buffer, row_bytes: int, "
+               "out: Buffer) -> None"));
+
+    m.def("gather_ragged", [](const std::vector<const BoundPayloads*>& sources, nb::object which, nb::object rows) {
+        Chosen chosen(which, rows);
+        const auto from = payloads_of(sources);
+        return ragged(chosen.picks.size(), [&](auto offsets) { fl::ragged_offsets(from, chosen.picks, offsets); },
+                      [&](auto offsets, auto values) { fl::gather_ragged(from, chosen.picks, offsets, values); });
+    }, "sources"_a, "which"_a.none(), "rows"_a,
+       nb::sig("def gather_ragged(sources: list[Payloads], which: Buffer | None, rows: Buffer) -> "
+               "tuple[NDArray[np.uint8], NDArray[np.int64]]"));
+
+    // The objects are made while the GIL is held and filled after it is released: nobody else has seen them yet.
+    m.def("gather_bytes", [](const std::vector<const BoundPayloads*>& sources, nb::object which, nb::object rows) {
+        Chosen chosen(which, rows);
+        const auto from = payloads_of(sources);
+        const std::size_t n = chosen.picks.size();
+        std::vector<std::int64_t> offsets(n + 1);
+        {
+            nb::gil_scoped_release release;
+            fl::ragged_offsets(from, chosen.picks, offsets);
+        }
+        nb::list list;
+        std::vector<std::uint8_t*> places(n);
+        for (std::size_t i = 0; i < n; ++i) {
+            PyObject* made = PyBytes_FromStringAndSize(nullptr, offsets[i + 1] - offsets[i]);
+            if (!made) throw nb::python_error();
+            places[i] = reinterpret_cast<std::uint8_t*>(PyBytes_AS_STRING(made));
+            list.append(nb::steal(made));
+        }
+        {
+            nb::gil_scoped_release release;
+            fl::for_each_pick(from, chosen.picks, [&](std::size_t i, const fl::Payloads* source, std::uint64_t row) {
+                if (!source) return;
+                const auto extent = source->extent(row);
+                if (extent.raw_size != static_cast<std::uint64_t>(offsets[i + 1] - offsets[i]))
+                    throw fl::Failure("size", "the payload changed while it was read");
+                source->read(extent, {places[i], extent.raw_size});
+            });
+        }
+        return list;
+    }, "sources"_a, "which"_a.none(), "rows"_a,
+       nb::sig("def gather_bytes(sources: list[Payloads], which: Buffer | None, rows: Buffer) -> list[bytes]"));
+}
+
+void bind_images(nb::module_& m) {
+    m.def("image_info", [](int kind, nb::object data) {
+        Buffer buffer(data);
+        nb::gil_scoped_release release;
+        const auto shape = fl::image_info(static_cast<fl::ImageKind>(kind), buffer.bytes());
+        return std::tuple(shape.height, shape.width, shape.channels, shape.bits);
+    }, "kind"_a, "data"_a, nb::sig("def image_info(kind: int, data: Buffer) -> tuple[int, int, int, int]"));
+
+    m.def("image_decode", [](int kind, nb::object data, nb::object shape, nb::object out) {
+        Buffer buffer(data), shapes(shape);
+        MutableBuffer to(out);
+        const auto wanted = shapes.as<fl::ImageShape>();
+        if (wanted.size() != 1) throw nb::value_error("one shape of four uint32");
+        nb::gil_scoped_release release;
+        fl::image_decode(static_cast<fl::ImageKind>(kind), buffer.bytes(), wanted[0], to.bytes());
+    }, "kind"_a, "data"_a, "shape"_a, "out"_a,
+       nb::sig("def image_decode(kind: int, data: Buffer, shape: Buffer, out: Buffer) -> None"));
+
+    m.def("image_decode_many", [](int kind, const std::vector<const BoundPayloads*>& sources, nb::object which,
+                                  nb::object rows, nb::object shapes) {
+        Chosen chosen(which, rows);
+        Buffer wanted(shapes);
+        const auto from = payloads_of(sources);
+        const auto images = static_cast<fl::ImageKind>(kind);
+        return ragged(chosen.picks.size(),
+                      [&](auto offsets) {
+                          fl::image_offsets(images, from, chosen.picks, wanted.as<fl::ImageShape>(), offsets);
+                      },
+                      [&](auto offsets, auto values) {
+                          fl::image_decode_many(images, from, chosen.picks, wanted.as<fl::ImageShape>(), offsets,
+                                                values);
+                      });
+    }, "kind"_a, "sources"_a, "which"_a.none(), "rows"_a, "shapes"_a,
+       nb::sig("def image_decode_many(kind: int, sources: list[Payloads], which: Buffer | None, rows: Buffer, "
+               "shapes: Buffer) -> tuple[NDArray[np.uint8], NDArray[np.int64]]"));
+
+    m.def("jpeg_encode", [](nb::object pixels, std::uint32_t height, std::uint32_t width, std::uint32_t channels,
+                            int quality, int subsampling) {
+        Buffer buffer(pixels);
+        std::vector<std::uint8_t> out;
+        {
+            nb::gil_scoped_release release;
+            out = fl::jpeg_encode(buffer.bytes(), {height, width, channels, 8}, quality, subsampling);
+        }
+        return to_bytes(out);
+    }, "pixels"_a, "height"_a, "width"_a, "channels"_a, "quality"_a, "subsampling"_a,
+       nb::sig("def jpeg_encode(pixels: Buffer, height: int, width: int, channels: int, quality: int, "
+               "subsampling: int) -> bytes"));
+
+    m.def("png_encode", [](nb::object pixels, std::uint32_t height, std::uint32_t width, std::uint32_t channels,
+                           std::uint32_t bits, int level) {
+        Buffer buffer(pixels);
+        std::vector<std::uint8_t> out;
+        {
+            nb::gil_scoped_release release;
+            out = fl::png_encode(buffer.bytes(), {height, width, channels, bits}, level);
+        }
+        return to_bytes(out);
+    }, "pixels"_a, "height"_a, "width"_a, "channels"_a, "bits"_a, "level"_a,
+       nb::sig("def png_encode(pixels: Buffer, height: int, width: int, channels: int, bits: int, level: int) -> "
+               "bytes"));
+}
+
+void bind_keys(nb::module_& m) {
+    nb::class_<BoundKeys>(m, "Keys")
+        .def(nb::init<const BoundTable&, const BoundTable&, const BoundTable&>(), "offsets"_a, "bytes"_a, "slots"_a,
+             nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>())
+        .def("__len__", [](const BoundKeys& k) { return k.keys.size(); })
+        .def("key", [](const BoundKeys& k, std::uint64_t sample) {
+            const auto key = k.keys.key(sample);
+            return nb::bytes(key.data(), key.size());
+        }, "sample"_a)
+        .def("find", [](const BoundKeys& k, nb::object key) { return k.keys.find(Buffer(key).bytes()); }, "key"_a,
+             nb::sig("def find(self, key: Buffer) -> int | None"))
+        .def("check", [](const BoundKeys& k, std::uint64_t begin, std::uint64_t end) {
+            Failures failures;
+            nb::gil_scoped_release release;
+            for (auto sample = begin; sample < end; ++sample) {
+                try {
+                    if (k.keys.find(k.keys.key(sample)) != sample)
+                        failures.emplace_back(sample, "format", "the key index does not find its key", 0, 0);
+                } catch (const fl::Failure& failure) {
+                    failures.emplace_back(sample, failure.kind, failure.what(), failure.stored, failure.computed);
+                }
+            }
+            return failures;
+        }, "begin"_a, "end"_a);
+
+    m.def("lay_slots", [](nb::object hashes, nb::object samples, std::uint64_t homes, std::uint64_t next,
+                          std::uint64_t base, nb::object out) {
+        Buffer h(hashes), s(samples);
+        MutableBuffer o(out);
+        nb::gil_scoped_release release;
+        return fl::lay_slots(h.as<std::uint64_t>(), s.as<std::uint64_t>(), homes, next, base, o.as<std::uint64_t>());
+    }, "hashes"_a, "samples"_a, "homes"_a, "next"_a, "base"_a, "out"_a,
+       nb::sig("def lay_slots(hashes: Buffer, samples: Buffer, homes: int, next: int, base: int, out: Buffer) -> int"));
+}
+
+void bind_placement(nb::module_& m) {
+    m.def("place", [](nb::object sizes, std::size_t fields, std::uint64_t page_size, std::uint64_t limit,
+                      std::tuple<std::uint64_t, std::uint64_t, std::uint64_t> cursor, nb::object offsets,
+                      nb::object starts) {
+        Buffer s(sizes);
+        MutableBuffer o(offsets), b(starts);
+        fl::Cursor at{std::get<0>(cursor), std::get<1>(cursor), std::get<2>(cursor)};
+        const auto placed = fl::place(s.as<std::uint64_t>(), fields, page_size, limit, at, o.as<std::uint64_t>(),
+                                      b.as<std::uint64_t>());
+        return std::tuple(placed, std::tuple(at.at, at.payload, at.padding));
+    }, "sizes"_a, "fields"_a, "page_size"_a, "limit"_a, "cursor"_a, "offsets"_a, "starts"_a,
+       nb::sig("def place(sizes: Buffer, fields: int, page_size: int, limit: int, cursor: tuple[int, int, int], "
+               "offsets: Buffer, starts: Buffer) -> tuple[int, tuple[int, int, int]]"));
+
+    m.def("assemble", [](nb::list parts, nb::object offsets, std::uint64_t base, nb::object out, nb::object crcs) {
+        std::vector<Buffer> held;
+        std::vector<fl::Bytes> spans;
+        held.reserve(parts.size());
+        for (nb::handle one : parts) {
+            held.emplace_back(one);
+            spans.push_back(held.back().bytes());
+        }
+        Buffer o(offsets);
+        MutableBuffer to(out), sums(crcs);
+        nb::gil_scoped_release release;
+        fl::assemble(spans, o.as<std::uint64_t>(), base, to.bytes(), sums.as<std::uint32_t>());
+    }, "parts"_a, "offsets"_a, "base"_a, "out"_a, "crcs"_a,
+       nb::sig("def assemble(parts: list[Buffer], offsets: Buffer, base: int, out: Buffer, crcs: Buffer) -> None"));
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+    g_failure = PyErr_NewException("fastloader._native.Failure", PyExc_ValueError, nullptr);
+    m.attr("Failure") = nb::borrow(g_failure);
+    nb::register_exception_translator(translate);
+    bind_checksums(m);
+    bind_codecs(m);
+    bind_tables(m);
+    bind_payloads(m);
+    bind_images(m);
+    bind_keys(m);
+    bind_placement(m);
+}

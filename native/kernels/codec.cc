@@ -1,0 +1,85 @@
+#include "codec.h"
+
+#include <lz4.h>
+#include <lz4hc.h>
+#include <zstd.h>
+
+#include <limits>
+#include <memory>
+
+namespace fl {
+namespace {
+
+struct FreeContext {
+    void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
+    void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
+};
+
+ZSTD_CCtx* compressor() {
+    thread_local std::unique_ptr<ZSTD_CCtx, FreeContext> context{ZSTD_createCCtx()};
+    return context.get();
+}
+
+ZSTD_DCtx* decompressor() {
+    thread_local std::unique_ptr<ZSTD_DCtx, FreeContext> context{ZSTD_createDCtx()};
+    return context.get();
+}
+
+// An lz4 block spends a byte on at most 255 bytes of output; a zstd block spends 4 on at most 128 KiB.
+constexpr std::uint64_t kLz4Ratio = 255;
+constexpr std::uint64_t kZstdRatio = 32768;
+
+Failure broken(const std::string& why) { return Failure("codec", why); }
+
+}  // namespace
+
+std::vector<std::uint8_t> compress(Bytes data, Codec codec, int level) {
+    std::vector<std::uint8_t> out;
+    if (codec == Codec::zstd) {
+        out.resize(ZSTD_compressBound(data.size()));
+        const auto size = ZSTD_compressCCtx(compressor(), out.data(), out.size(), data.data(), data.size(), level);
+        if (ZSTD_isError(size)) throw broken(std::string("zstd: ") + ZSTD_getErrorName(size));
+        out.resize(size);
+        return out;
+    }
+    if (codec != Codec::lz4) throw broken("no such compression");
+    if (data.size() > LZ4_MAX_INPUT_SIZE) throw broken("lz4 takes at most 2 GiB a payload; use zstd");
+    const auto size = static_cast<int>(data.size());
+    out.resize(static_cast<std::size_t>(LZ4_compressBound(size)));
+    const auto* from = reinterpret_cast<const char*>(data.data());
+    auto* to = reinterpret_cast<char*>(out.data());
+    const int room = static_cast<int>(out.size());
+    const int written = level <= 1 ? LZ4_compress_default(from, to, size, room)
+                                   : LZ4_compress_HC(from, to, size, room, level);
+    if (written <= 0) throw broken("lz4: compression failed");
+    out.resize(static_cast<std::size_t>(written));
+    return out;
+}
+
+void check_ratio(Bytes data, Codec codec, std::uint64_t raw) {
+    if (codec == Codec::lz4) {
+        if (raw > LZ4_MAX_INPUT_SIZE || raw / kLz4Ratio > data.size()) throw broken("lz4: impossible raw size");
+    } else if (codec == Codec::zstd) {
+        const auto claimed = ZSTD_getFrameContentSize(data.data(), data.size());
+        if (claimed != raw || raw / kZstdRatio > data.size()) throw broken("zstd: raw size differs from the frame's");
+    } else {
+        throw broken("unknown compression id " + std::to_string(static_cast<int>(codec)));
+    }
+}
+
+void decompress(Bytes data, Codec codec, MutableBytes out) {
+    check_ratio(data, codec, out.size());
+    if (codec == Codec::zstd) {
+        const auto size = ZSTD_decompressDCtx(decompressor(), out.data(), out.size(), data.data(), data.size());
+        if (ZSTD_isError(size)) throw broken(std::string("zstd: ") + ZSTD_getErrorName(size));
+        if (size != out.size()) throw broken("zstd: wrong length");
+        return;
+    }
+    if (data.size() > static_cast<std::size_t>(std::numeric_limits<int>::max())) throw broken("lz4: block too long");
+    const int size = LZ4_decompress_safe(reinterpret_cast<const char*>(data.data()),
+                                         reinterpret_cast<char*>(out.data()), static_cast<int>(data.size()),
+                                         static_cast<int>(out.size()));
+    if (size < 0 || static_cast<std::size_t>(size) != out.size()) throw broken("lz4: damaged block");
+}
+
+}  // namespace fl

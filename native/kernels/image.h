@@ -1,0 +1,51 @@
+// JPEG and PNG: what an encoded image holds, its pixels, and encoding. Pixels are rows of interleaved channels,
+// 8 bits a sample or 16 in native byte order. Bytes that do not decode cleanly throw Failure "decode".
+#pragma once
+
+#include <vector>
+
+#include "payloads.h"
+
+namespace fl {
+
+struct ImageShape {
+    std::uint32_t height = 0;
+    std::uint32_t width = 0;
+    std::uint32_t channels = 0;
+    std::uint32_t bits = 8;
+
+    bool operator==(const ImageShape&) const = default;
+    std::uint64_t bytes() const { return std::uint64_t{height} * width * channels * (bits / 8); }
+};
+
+enum class ImageKind : std::uint8_t { jpeg, png };
+
+// Reads the headers only. Refuses an image whose claimed size its bytes could not hold.
+ImageShape image_info(ImageKind kind, Bytes encoded);
+
+// Decodes into `out`. The image must have the shape that was stored for it.
+void image_decode(ImageKind kind, Bytes encoded, const ImageShape& shape, MutableBytes out);
+
+// `subsampling` is 444, 422 or 420.
+std::vector<std::uint8_t> jpeg_encode(Bytes pixels, const ImageShape& shape, int quality, int subsampling);
+std::vector<std::uint8_t> png_encode(Bytes pixels, const ImageShape& shape, int level);
+
+// Where each picked image goes when they lie one behind the other: picks + 1 offsets, with claims checked.
+void image_offsets(ImageKind kind, Sources sources, const Picks& picks, std::span<const ImageShape> shapes,
+                   std::span<std::int64_t> offsets);
+
+// Decodes each picked payload to its own place: offsets[i] .. offsets[i + 1] in `out`.
+void image_decode_many(ImageKind kind, Sources sources, const Picks& picks, std::span<const ImageShape> shapes,
+                       std::span<const std::int64_t> offsets, MutableBytes out);
+
+// Throws unless `size` encoded bytes could hold an image of this shape: checked before pixels are allocated, so that
+// a tiny file can't claim a huge image.
+void check_claim(ImageKind kind, const ImageShape& shape, std::uint64_t size);
+
+// One pair a format, in jpeg.cc and png.cc. Decoding refuses an image of another shape.
+ImageShape jpeg_info(Bytes encoded);
+ImageShape png_info(Bytes encoded);
+void jpeg_decode(Bytes encoded, const ImageShape& shape, MutableBytes out);
+void png_decode(Bytes encoded, const ImageShape& shape, MutableBytes out);
+
+}  // namespace fl

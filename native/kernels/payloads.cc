@@ -1,0 +1,111 @@
+#include "payloads.h"
+
+#include "crc32c.h"
+
+namespace fl {
+Payloads::Payloads(Bytes file, const Table& extents, std::uint64_t data_begin, std::uint64_t data_end)
+    : file_(file), extents_(extents), data_begin_(data_begin), data_end_(data_end) {
+    if (extents.row_size() != sizeof(Extent)) throw Failure("format", "an extent has 32 bytes");
+    if (data_begin > data_end || data_end > file.size()) throw Failure("format", "the data lies outside the file");
+}
+
+Extent Payloads::extent(std::uint64_t row) const {
+    const auto extent = load<Extent>(extents_.at(row).data());
+    if (extent.pointer < data_begin_ || extent.pointer > data_end_ || extent.size > data_end_ - extent.pointer)
+        throw Failure("extent", "the payload's extent lies outside the data");
+    if (extent.codec == Codec::none) {
+        if (extent.raw_size != extent.size) throw Failure("extent", "an uncompressed payload with two sizes");
+    } else {
+        check_ratio(unchecked(extent), extent.codec, extent.raw_size);
+    }
+    return extent;
+}
+
+Bytes Payloads::stored(const Extent& extent) const {
+    const Bytes bytes = unchecked(extent);
+    const auto computed = crc32c(bytes);
+    if (computed != extent.crc) throw Failure("checksum", "the payload is damaged", extent.crc, computed);
+    return bytes;
+}
+
+void Payloads::read(const Extent& extent, MutableBytes out) const {
+    if (extent.codec != Codec::none) return decompress(stored(extent), extent.codec, out);
+    const auto computed = copy_crc32c(out.data(), unchecked(extent));
+    if (computed != extent.crc) throw Failure("checksum", "the payload is damaged", extent.crc, computed);
+}
+
+Bytes Payloads::view(const Extent& extent, std::vector<std::uint8_t>& scratch) const {
+    const Bytes bytes = stored(extent);
+    if (extent.codec == Codec::none) return bytes;
+    scratch.resize(extent.raw_size);
+    decompress(bytes, extent.codec, scratch);
+    return scratch;
+}
+
+void Payloads::prefetch_payload(std::uint64_t row) const {
+    if (row >= extents_.rows()) return;
+    Extent extent;
+    try {
+        extent = load<Extent>(extents_.at(row).data());
+    } catch (const Failure&) {
+        return;  // told when the row itself is read
+    }
+    if (extent.pointer >= file_.size()) return;
+    const std::uint8_t* at = file_.data() + extent.pointer;
+    __builtin_prefetch(at);
+    __builtin_prefetch(at + 64);
+}
+
+void gather_fixed(Sources sources, const Picks& picks, std::size_t row_bytes, MutableBytes out) {
+    if (row_bytes ? out.size() / row_bytes != picks.size() || out.size() % row_bytes : !out.empty())
+        throw Failure("format", "the output has the wrong size");
+    for_each_pick(sources, picks, [&](std::size_t i, const Payloads* source, std::uint64_t row) {
+        const auto to = out.subspan(i * row_bytes, row_bytes);
+        if (!source) {
+            if (row_bytes) std::memset(to.data(), 0, row_bytes);
+            return;
+        }
+        const auto extent = source->extent(row);
+        if (extent.raw_size != row_bytes)
+            throw Failure("size", "the payload has " + std::to_string(extent.raw_size) + " bytes, not " +
+                                      std::to_string(row_bytes));
+        source->read(extent, to);
+    });
+}
+
+void ragged_offsets(Sources sources, const Picks& picks, std::span<std::int64_t> offsets) {
+    if (offsets.size() != picks.size() + 1) throw Failure("format", "the offsets have the wrong size");
+    offsets[0] = 0;
+    for_each_pick(sources, picks, [&](std::size_t i, const Payloads* source, std::uint64_t row) {
+        const auto size = source ? static_cast<std::int64_t>(source->extent(row).raw_size) : 0;
+        if (__builtin_add_overflow(offsets[i], size, &offsets[i + 1])) throw Failure("size", "the batch is too large");
+    });
+}
+
+void gather_ragged(Sources sources, const Picks& picks, std::span<const std::int64_t> offsets, MutableBytes values) {
+    if (offsets.size() != picks.size() + 1) throw Failure("format", "the offsets have the wrong size");
+    for_each_pick(sources, picks, [&](std::size_t i, const Payloads* source, std::uint64_t row) {
+        if (!source) return;
+        const auto extent = source->extent(row);
+        const auto begin = static_cast<std::uint64_t>(offsets[i]);
+        if (begin > values.size() || extent.raw_size > values.size() - begin)
+            throw Failure("size", "the payload outgrows its place");
+        source->read(extent, values.subspan(begin, extent.raw_size));
+    });
+}
+
+std::vector<Damage> check_payloads(const Payloads& source, std::uint64_t begin, std::uint64_t end) {
+    std::vector<Damage> found;
+    std::vector<std::uint8_t> scratch;
+    for (std::uint64_t row = begin; row < end; ++row) {
+        try {
+            const auto extent = source.extent(row);
+            source.view(extent, scratch);
+        } catch (const Failure& failure) {
+            found.push_back({row, failure.kind, failure.what(), failure.stored, failure.computed});
+        }
+    }
+    return found;
+}
+
+}  // namespace fl

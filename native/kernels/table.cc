@@ -1,0 +1,106 @@
+#include "table.h"
+
+#include <algorithm>
+
+#include "crc32c.h"
+
+namespace fl {
+
+Table::Table(Bytes rows, std::uint32_t row_size, std::uint32_t block_size, Bytes crcs)
+    : data_(rows), crcs_(crcs), row_size_(row_size), block_size_(block_size) {
+    if (row_size == 0 || block_size == 0) throw Failure("format", "a table needs a row size and a block size");
+    if (rows.size() % row_size) throw Failure("format", "a table's size is not a multiple of its row size");
+    rows_ = rows.size() / row_size;
+    blocks_ = rows.size() / block_size + (rows.size() % block_size != 0);
+    if (crcs.size() != blocks_ * 4) throw Failure("format", "a table's checksums do not match its size");
+    seen_ = std::make_unique<std::atomic<std::uint8_t>[]>(blocks_);
+}
+
+bool Table::check_block(std::size_t block, std::uint32_t& stored, std::uint32_t& computed) const {
+    const auto begin = block * block_size_;
+    const auto length = std::min<std::size_t>(block_size_, data_.size() - begin);
+    stored = load<std::uint32_t>(crcs_.data() + block * 4);
+    computed = crc32c(data_.subspan(begin, length));
+    return stored == computed;
+}
+
+void Table::check(std::size_t block) const {
+    if (seen_[block].load(std::memory_order_relaxed)) return;
+    std::uint32_t stored = 0, computed = 0;
+    if (!check_block(block, stored, computed))
+        throw Failure("table", "block " + std::to_string(block) + " is damaged", stored, computed);
+    seen_[block].store(1, std::memory_order_relaxed);
+}
+
+Bytes Table::at(std::uint64_t first, std::uint64_t count) const {
+    if (first > rows_ || count > rows_ - first) throw Failure("index", "row outside the table");
+    const Bytes wanted = data_.subspan(first * row_size_, count * row_size_);
+    if (wanted.empty()) return wanted;
+    const std::size_t begin = first * row_size_ / block_size_;
+    const std::size_t last = ((first + count) * row_size_ - 1) / block_size_;
+    for (std::size_t block = begin; block <= last; ++block) check(block);
+    return wanted;
+}
+
+namespace {
+
+constexpr std::size_t kAhead = 16;
+
+const Table& source_of(std::span<const Table* const> tables, const Picks& picks, std::size_t i) {
+    const auto source = picks.source(i);
+    if (source >= tables.size()) throw Failure("index", "no such source");
+    return *tables[source];
+}
+
+}  // namespace
+
+void take(std::span<const Table* const> tables, const Picks& picks, MutableBytes out) {
+    const std::size_t width = tables.empty() ? 0 : tables[0]->row_size();
+    for (const Table* table : tables)
+        if (table->row_size() != width) throw Failure("format", "tables of different row sizes");
+    if (out.size() != picks.size() * width) throw Failure("format", "the output has the wrong size");
+    for (std::size_t i = 0; i < picks.size(); ++i) {
+        if (i + kAhead < picks.size() && picks.rows[i + kAhead] >= 0)
+            source_of(tables, picks, i + kAhead).prefetch(static_cast<std::uint64_t>(picks.rows[i + kAhead]));
+        std::uint8_t* to = out.data() + i * width;
+        if (picks.rows[i] < 0) {
+            std::memset(to, 0, width);
+            continue;
+        }
+        try {
+            const Bytes row = source_of(tables, picks, i).at(static_cast<std::uint64_t>(picks.rows[i]));
+            std::memcpy(to, row.data(), width);
+        } catch (Failure& failure) {
+            failure.position = static_cast<std::int64_t>(i);
+            throw;
+        }
+    }
+}
+
+void take_bits(std::span<const Table* const> tables, const Picks& picks, MutableBytes out) {
+    if (out.size() != picks.size()) throw Failure("format", "the output has the wrong size");
+    for (std::size_t i = 0; i < picks.size(); ++i) {
+        if (picks.rows[i] < 0) {
+            out[i] = 0;
+            continue;
+        }
+        const auto row = static_cast<std::uint64_t>(picks.rows[i]);
+        try {
+            out[i] = (source_of(tables, picks, i).at(row / 8)[0] >> (row % 8)) & 1;
+        } catch (Failure& failure) {
+            failure.position = static_cast<std::int64_t>(i);
+            throw;
+        }
+    }
+}
+
+std::vector<std::uint32_t> block_crcs(Bytes data, std::uint32_t block_size) {
+    if (block_size == 0) throw Failure("format", "a block size of zero");
+    std::vector<std::uint32_t> crcs;
+    crcs.reserve(data.size() / block_size + 1);
+    for (std::size_t at = 0; at < data.size(); at += block_size)
+        crcs.push_back(crc32c(data.subspan(at, std::min<std::size_t>(block_size, data.size() - at))));
+    return crcs;
+}
+
+}  // namespace fl

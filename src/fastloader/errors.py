@@ -1,0 +1,80 @@
+"""What can go wrong, as exceptions that carry the facts and name the next step.
+
+Each inherits the builtin a caller would catch anyway, so ``except ValueError`` and ``except OSError`` keep working.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class FastLoaderError(Exception):
+    """Base of all errors raised here: a message, where it happened, and what to do about it."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: object = None,
+        sample: int | None = None,
+        field: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = None if path is None else str(path)
+        self.sample = sample
+        self.field = field
+        self.hint = hint
+
+    def __str__(self) -> str:
+        place = []
+        if self.sample is not None:
+            place.append(f"sample {self.sample}")
+        if self.field is not None:
+            place.append(f"field {self.field!r}")
+        parts = [part for part in (self.path, ", ".join(place), self.message) if part]
+        return ": ".join(parts) + (f"; {self.hint}" if self.hint else "")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.__dict__.copy())
+
+
+def _rebuild(cls: type[FastLoaderError], facts: dict[str, Any]) -> FastLoaderError:
+    error = cls.__new__(cls, facts["message"])
+    Exception.__init__(error, facts["message"])
+    error.__dict__.update(facts)
+    return error
+
+
+class FormatError(FastLoaderError, ValueError):
+    """The bytes are not what the format says they are."""
+
+
+class ChecksumError(FormatError):
+    """Stored and computed CRC32C differ: the bytes changed after they were written."""
+
+    def __init__(self, message: str, *, stored: int, computed: int, **facts: Any) -> None:
+        super().__init__(f"{message}: crc32c stored {stored:#010x}, computed {computed:#010x}", **facts)
+        self.stored = stored
+        self.computed = computed
+
+
+class UnknownTypeError(FormatError):
+    """A field's type id has no class registered for it."""
+
+
+class DecodeError(FormatError):
+    """A payload is intact but does not decode (it was stored broken, or by a field with a bug)."""
+
+
+class SampleError(FastLoaderError, ValueError):
+    """A sample can't be written: the value does not fit its field."""
+
+
+class StoreError(FastLoaderError, OSError):
+    """Reading, writing or publishing files failed."""
+
+
+class KeyNotFoundError(FastLoaderError, KeyError):
+    """No sample has this key."""

@@ -1,0 +1,146 @@
+"""Numbers, bytes and JSON."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastloader.fields.base import Decoder, Encoded, Field, PayloadBatch, ReadFunction
+from fastloader.types import TypeId
+
+
+class ScalarDecoder(Decoder):
+    """Reads the number from its metadata row."""
+
+    def __call__(self, metadata: Any, read: ReadFunction) -> Any:
+        """A Python int or float."""
+        return metadata["value"].item()
+
+    def batch(self, metadata: NDArray[Any], payloads: PayloadBatch) -> NDArray[Any]:
+        """(batch,) numbers."""
+        return np.ascontiguousarray(metadata["value"])
+
+
+@dataclass(frozen=True, slots=True)
+class IntField(Field):
+    """A 64-bit signed integer, kept in the metadata table. Batches are int64 arrays."""
+
+    type_id: ClassVar[int] = TypeId.INT
+    has_payload: ClassVar[bool] = False
+
+    @property
+    def metadata_type(self) -> np.dtype[Any]:
+        """One int64."""
+        return np.dtype([("value", "<i8")])
+
+    def encode(self, value: Any) -> Encoded:
+        """Takes anything that is an integer: int, bool, numpy integers."""
+        number = operator.index(value.item() if isinstance(value, np.ndarray | np.generic) else value)
+        if not -(2**63) <= number < 2**63:
+            raise ValueError(f"{number} does not fit in 64 bits")
+        return Encoded((number,))
+
+    def get_decoder_class(self) -> type[Decoder]:
+        """Reads ints."""
+        return ScalarDecoder
+
+
+@dataclass(frozen=True, slots=True)
+class FloatField(Field):
+    """A 64-bit float, kept in the metadata table. Batches are float64 arrays."""
+
+    type_id: ClassVar[int] = TypeId.FLOAT
+    has_payload: ClassVar[bool] = False
+
+    @property
+    def metadata_type(self) -> np.dtype[Any]:
+        """One float64."""
+        return np.dtype([("value", "<f8")])
+
+    def encode(self, value: Any) -> Encoded:
+        """Takes anything ``float`` takes, except text."""
+        if isinstance(value, str | bytes):
+            raise TypeError("expected a number, got text")
+        return Encoded((float(value),))
+
+    def get_decoder_class(self) -> type[Decoder]:
+        """Reads floats."""
+        return ScalarDecoder
+
+
+class BytesDecoder(Decoder):
+    """Gives the payload itself."""
+
+    def __call__(self, metadata: Any, read: ReadFunction) -> bytes:
+        """The bytes."""
+        return bytes(read())
+
+    def batch(self, metadata: NDArray[Any], payloads: PayloadBatch) -> list[bytes]:
+        """A list of bytes."""
+        return payloads.bytes()
+
+
+@dataclass(frozen=True, slots=True)
+class BytesField(Field):
+    """Bytes of any length. Batches are lists of ``bytes``."""
+
+    type_id: ClassVar[int] = TypeId.BYTES
+
+    def encode(self, value: Any) -> Encoded:
+        """Takes bytes, bytearray, memoryview or a uint8 array."""
+        if isinstance(value, str):
+            raise TypeError("expected bytes, got str; encode it first, or use JSONField")
+        if isinstance(value, np.ndarray) and value.dtype != np.uint8:
+            raise TypeError(f"expected bytes or a uint8 array, got an array of {value.dtype}; use NDArrayField")
+        return Encoded(payload=value if isinstance(value, bytes) else bytes(memoryview(value).cast("B")))
+
+    def get_decoder_class(self) -> type[Decoder]:
+        """Reads bytes."""
+        return BytesDecoder
+
+    def collate(self, values: Sequence[Any]) -> list[Any]:
+        """Always a list."""
+        return list(values)
+
+
+class JSONDecoder(Decoder):
+    """Parses the payload."""
+
+    def __call__(self, metadata: Any, read: ReadFunction) -> Any:
+        """What ``json.loads`` gives."""
+        return json.loads(bytes(read()))
+
+    def batch(self, metadata: NDArray[Any], payloads: PayloadBatch) -> list[Any]:
+        """A list of values; ``None`` where there is no payload."""
+        texts = payloads.bytes()
+        return [json.loads(text) if row >= 0 else None for text, row in zip(texts, payloads.rows, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class JSONField(Field):
+    """Anything JSON can say: text, numbers, lists, dictionaries. Stored as UTF-8; batches are lists."""
+
+    type_id: ClassVar[int] = TypeId.JSON
+
+    def prepare(self, value: Any) -> bytes:
+        """Serialised at once, so later changes to the value do not matter."""
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-8", "surrogatepass")
+
+    def encode(self, value: Any) -> Encoded:
+        """Takes what ``prepare`` made, or a value."""
+        return Encoded(payload=value if isinstance(value, bytes) else self.prepare(value))
+
+    def get_decoder_class(self) -> type[Decoder]:
+        """Reads JSON."""
+        return JSONDecoder
+
+    def collate(self, values: Sequence[Any]) -> list[Any]:
+        """Always a list."""
+        return list(values)

@@ -1,0 +1,255 @@
+"""Images: raw pixels, JPEG and PNG. Values are always (height, width, channels)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastloader import kernels
+from fastloader.errors import FormatError
+from fastloader.fields.base import Decoder, Encoded, Field, PayloadBatch, ReadFunction
+from fastloader.types import TypeId
+
+SHAPE = np.dtype([("height", "<u4"), ("width", "<u4"), ("channels", "<u4"), ("bits", "<u4")])
+
+_DTYPE = {8: np.uint8, 16: np.uint16, 0: np.uint8}
+_ENCODED_MAGIC = {kernels.JPEG: b"\xff\xd8\xff", kernels.PNG: b"\x89PNG\r\n\x1a\n"}
+_FORMAT_NAME = {kernels.JPEG: "JPEG", kernels.PNG: "PNG"}
+_PIL_MODES = {"1": "L", "P": "RGB", "PA": "RGBA", "CMYK": "RGB", "YCbCr": "RGB", "LAB": "RGB", "HSV": "RGB"}
+"""PIL modes whose arrays are not what one sees, and what to convert them to."""
+
+
+def own_pixels(value: Any) -> Any:
+    """Pixels as an array of our own; encoded bytes as bytes. PIL images are loaded now, while their file is open."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    mode = getattr(value, "mode", None)
+    if isinstance(mode, str) and hasattr(value, "convert"):
+        if mode == "P" and "transparency" in value.info:
+            value = value.convert("RGBA")
+        elif mode in _PIL_MODES:
+            value = value.convert(_PIL_MODES[mode])
+        elif mode.startswith("I"):
+            array = np.asarray(value)
+            if array.size and (array.min() < 0 or array.max() > 0xFFFF):
+                raise ValueError(f"PIL mode {mode} with values outside 16 bits")
+            return array.astype(np.uint16)
+    return np.array(value)
+
+
+def _as_hwc(value: Any, channels: tuple[int, ...], dtypes: tuple[type[Any], ...]) -> NDArray[Any]:
+    array = np.asarray(value)
+    if array.dtype.type not in dtypes:
+        wanted = " or ".join(np.dtype(t).name for t in dtypes)
+        raise TypeError(f"expected pixels of {wanted}, got {array.dtype}")
+    if array.ndim == 2:
+        array = array[:, :, None]
+    if array.ndim != 3 or array.shape[2] not in channels:
+        wanted = " or ".join(map(str, channels))
+        raise ValueError(f"expected (height, width) or (height, width, {wanted}), got {array.shape}")
+    if 0 in array.shape:
+        raise ValueError(f"an image without pixels: {array.shape}")
+    return np.ascontiguousarray(array)
+
+
+class RawImageDecoder(Decoder):
+    """Gives a view of the stored pixels."""
+
+    field: RawImageField
+
+    def __call__(self, metadata: Any, read: ReadFunction) -> NDArray[Any]:
+        """(height, width, channels), read-only."""
+        data = read()
+        shape, dtype = self.field.shape, np.dtype(self.field.dtype)
+        if len(data) != np.prod(shape, dtype=np.int64) * dtype.itemsize:
+            raise FormatError(f"{len(data)} bytes are no image of shape {shape}")
+        array = np.frombuffer(data, dtype).reshape(shape)
+        return array if array.flags.aligned else array.copy()
+
+    def batch(self, metadata: NDArray[Any], payloads: PayloadBatch) -> NDArray[Any]:
+        """(batch, height, width, channels)."""
+        return payloads.fixed(self.field.shape, np.dtype(self.field.dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class RawImageField(Field):
+    """Uncompressed pixels of one size: the fastest to read, the largest to keep."""
+
+    height: int
+    width: int
+    channels: int = 3
+    dtype: str = "uint8"
+
+    type_id: ClassVar[int] = TypeId.IMAGE_RAW
+
+    def __post_init__(self) -> None:
+        if min(self.height, self.width, self.channels) < 1:
+            raise ValueError(f"an image without pixels: {self.shape}")
+        if np.dtype(self.dtype).kind not in "uif":
+            raise TypeError(f"pixels are integers or floats, not {self.dtype}")
+        object.__setattr__(self, "dtype", np.dtype(self.dtype).name)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(height, width, channels)."""
+        return self.height, self.width, self.channels
+
+    def prepare(self, value: Any) -> Any:
+        """Load PIL images, copy arrays."""
+        return own_pixels(value)
+
+    def encode(self, value: Any) -> Encoded:
+        """Takes an array or a PIL image of exactly this size."""
+        pixels = _as_hwc(own_pixels(value), (self.channels,), (np.dtype(self.dtype).type,))
+        if pixels.shape != self.shape:
+            raise ValueError(f"expected an image of {self.shape}, got {pixels.shape}; resize it first")
+        return Encoded(payload=pixels.reshape(-1).view(np.uint8))
+
+    def get_decoder_class(self) -> type[Decoder]:
+        """Reads pixels."""
+        return RawImageDecoder
+
+
+class EncodedImageDecoder(Decoder):
+    """Decodes JPEG or PNG in the native core."""
+
+    field: JPEGImageField | PNGImageField
+
+    def __call__(self, metadata: Any, read: ReadFunction) -> NDArray[Any]:
+        """(height, width, channels) of uint8, or uint16 for a 16-bit PNG."""
+        height, width, channels, bits = (int(metadata[name]) for name in SHAPE.names or ())
+        data = read()
+        kind = self.field.kind
+        # What the bytes say decides what is allocated; what the table says must agree.
+        if kernels.image_info(kind, data) != (height, width, channels, bits):
+            raise FormatError(f"the {_FORMAT_NAME[kind]} is not the {height}x{width}x{channels} image stored here")
+        return kernels.decode_image(kind, data, (height, width, channels, bits))
+
+    def batch(self, metadata: NDArray[Any], payloads: PayloadBatch) -> Any:
+        """(batch, height, width, channels) where all agree, else a list."""
+        shapes = np.ascontiguousarray(metadata)
+        values, offsets = kernels.image_decode_many(
+            self.field.kind, payloads.sources, payloads.which, payloads.rows, shapes.view(np.uint32)
+        )
+        images = [
+            values[offsets[i] : offsets[i + 1]].view(_DTYPE[int(bits)]).reshape(int(height), int(width), int(channels))
+            for i, (height, width, channels, bits) in enumerate(shapes)
+        ]
+        if len(images) and (payloads.rows >= 0).all() and (shapes == shapes[0]).all():
+            return values.view(images[0].dtype).reshape(len(images), *images[0].shape)
+        return images
+
+
+def _encoded(kind: int, value: Any, max_height: int | None, max_width: int | None) -> Encoded:
+    """Metadata and payload of ready-encoded bytes, with the size limits applied."""
+    name = _FORMAT_NAME[kind]
+    if not bytes(value[:8]).startswith(_ENCODED_MAGIC[kind]):
+        raise ValueError(f"these bytes are no {name} (they begin with {bytes(value[:8])!r})")
+    try:
+        shape = kernels.image_info(kind, value)
+    except kernels.Failure as failure:
+        raise ValueError(failure.args[1]) from None
+    for what, size, limit in (("height", shape[0], max_height), ("width", shape[1], max_width)):
+        if limit is not None and size > limit:
+            raise ValueError(f"{what} {size} is above max_{what}={limit}; resize the image or raise the limit")
+    return Encoded(shape, value)
+
+
+def _check_limits(max_height: int | None, max_width: int | None) -> None:
+    for what, limit in (("max_height", max_height), ("max_width", max_width)):
+        if limit is not None and limit < 1:
+            raise ValueError(f"{what}={limit}: a limit is at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class JPEGImageField(Field):
+    """Images kept as JPEG: grayscale or RGB.
+
+    Takes an array, a PIL image, or ready JPEG bytes, which are stored as they are. An image above ``max_height`` or
+    ``max_width`` is an error. ``subsampling`` is "444", "422" or "420" and, like ``quality``, concerns encoding only.
+    """
+
+    quality: int = 90
+    max_height: int | None = None
+    max_width: int | None = None
+    subsampling: str = "420"
+
+    type_id: ClassVar[int] = TypeId.IMAGE_JPEG
+    kind: ClassVar[int] = kernels.JPEG
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.quality <= 100:
+            raise ValueError(f"quality={self.quality}: from 1 to 100")
+        if self.subsampling not in ("444", "422", "420"):
+            raise ValueError(f"subsampling={self.subsampling!r}: '444', '422' or '420'")
+        _check_limits(self.max_height, self.max_width)
+
+    @property
+    def metadata_type(self) -> np.dtype[Any]:
+        """Height, width, channels, bits."""
+        return SHAPE
+
+    def prepare(self, value: Any) -> Any:
+        """Load PIL images, copy arrays."""
+        return own_pixels(value)
+
+    def encode(self, value: Any) -> Encoded:
+        """JPEG bytes pass through; pixels are encoded."""
+        value = own_pixels(value)
+        if not isinstance(value, bytes):
+            pixels = _as_hwc(value, (1, 3), (np.uint8,))
+            height, width, channels = pixels.shape
+            value = kernels.jpeg_encode(pixels, height, width, channels, self.quality, int(self.subsampling))
+        return _encoded(self.kind, value, self.max_height, self.max_width)
+
+    def get_decoder_class(self) -> type[Decoder]:
+        """Reads pixels."""
+        return EncodedImageDecoder
+
+
+@dataclass(frozen=True, slots=True)
+class PNGImageField(Field):
+    """Images kept as PNG, exactly: gray, gray + alpha, RGB or RGBA, of 8 or 16 bits.
+
+    Takes an array, a PIL image, or ready PNG bytes, which are stored as they are; palettes are expanded on reading.
+    ``level`` is zlib's, 0 to 9.
+    """
+
+    level: int = 6
+    max_height: int | None = None
+    max_width: int | None = None
+
+    type_id: ClassVar[int] = TypeId.IMAGE_PNG
+    kind: ClassVar[int] = kernels.PNG
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.level <= 9:
+            raise ValueError(f"level={self.level}: from 0 to 9")
+        _check_limits(self.max_height, self.max_width)
+
+    @property
+    def metadata_type(self) -> np.dtype[Any]:
+        """Height, width, channels, bits."""
+        return SHAPE
+
+    def prepare(self, value: Any) -> Any:
+        """Load PIL images, copy arrays."""
+        return own_pixels(value)
+
+    def encode(self, value: Any) -> Encoded:
+        """PNG bytes pass through; pixels are encoded."""
+        value = own_pixels(value)
+        if not isinstance(value, bytes):
+            pixels = _as_hwc(value, (1, 2, 3, 4), (np.uint8, np.uint16))
+            height, width, channels = pixels.shape
+            value = kernels.png_encode(pixels, height, width, channels, pixels.itemsize * 8, self.level)
+        return _encoded(self.kind, value, self.max_height, self.max_width)
+
+    def get_decoder_class(self) -> type[Decoder]:
+        """Reads pixels."""
+        return EncodedImageDecoder

@@ -1,0 +1,162 @@
+"""Arrays of any dtype, of a fixed or a varying shape."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from fastloader.errors import FormatError
+from fastloader.fields.base import NO_METADATA, Decoder, Encoded, Field, PayloadBatch, ReadFunction
+from fastloader.types import TypeId, stack
+
+MAX_DIMENSIONS = 8
+
+
+def _dtype_to_json(dtype: np.dtype[Any]) -> Any:
+    return np.lib.format.dtype_to_descr(dtype)
+
+
+def _dtype_from_json(descr: Any) -> np.dtype[Any]:
+    def tuples(item: Any) -> Any:  # JSON has lists where numpy's descriptions have tuples
+        name, kind, *shape = item
+        kind = [tuples(sub) for sub in kind] if isinstance(kind, list) else kind
+        return (tuple(name) if isinstance(name, list) else name, kind, *(tuple(s) for s in shape))
+
+    return np.lib.format.descr_to_dtype([tuples(item) for item in descr] if isinstance(descr, list) else descr)
+
+
+class NDArrayDecoder(Decoder):
+    """Gives arrays; a single sample is a read-only view of the file where alignment allows."""
+
+    field: NDArrayField
+
+    def __call__(self, metadata: Any, read: ReadFunction) -> NDArray[Any]:
+        """The array."""
+        shape = self.field.shape_of(metadata)
+        data = read()
+        self._check(shape, len(data))
+        array = np.frombuffer(data, self.field.np_dtype).reshape(shape)
+        return array if array.flags.aligned else array.copy()
+
+    def batch(self, metadata: NDArray[Any], payloads: PayloadBatch) -> Any:
+        """One array (batch, *shape) where shapes agree, else a list of arrays."""
+        dtype = self.field.np_dtype
+        if self.field.fixed_shape is not None:
+            return payloads.fixed(self.field.fixed_shape, dtype)
+        values, offsets = payloads.ragged()
+        sizes = np.diff(offsets)
+        arrays = []
+        for i, row in enumerate(metadata):
+            shape = self.field.shape_of(row)
+            if payloads.rows[i] >= 0:
+                self._check(shape, int(sizes[i]))
+            arrays.append(values[offsets[i] : offsets[i + 1]].view(dtype).reshape(shape))
+        return stack(arrays)
+
+    def _check(self, shape: tuple[int, ...], size: int) -> None:
+        if prod(shape) * self.field.np_dtype.itemsize != size:
+            raise FormatError(f"shape {shape} of {self.field.np_dtype} does not fit a payload of {size} bytes")
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class NDArrayField(Field):
+    """A numpy array.
+
+    ``dtype`` is any dtype but object. ``shape`` is the shape every sample has, with ``None`` for a dimension that
+    varies, or ``None`` for any shape of up to 8 dimensions. A fixed shape makes batches one array and one native call.
+    """
+
+    type_id: ClassVar[int] = TypeId.NDARRAY
+
+    np_dtype: np.dtype[Any]
+    shape: tuple[int | None, ...] | None
+
+    def __init__(self, dtype: DTypeLike = "float32", shape: tuple[int | None, ...] | int | None = None) -> None:
+        np_dtype = np.dtype(dtype)
+        if np_dtype.hasobject:
+            raise TypeError("object arrays can't be stored; use JSONField, or BytesField with your own encoding")
+        if np_dtype.itemsize == 0:
+            raise TypeError(f"dtype {np_dtype} has no size; give text a length, as in 'U16'")
+        if shape is not None:
+            shape = (shape,) if isinstance(shape, int) else tuple(shape)
+            if len(shape) > MAX_DIMENSIONS or any(d is not None and d < 0 for d in shape):
+                raise ValueError(f"shape {shape}: at most {MAX_DIMENSIONS} dimensions, none negative")
+        object.__setattr__(self, "np_dtype", np_dtype)
+        object.__setattr__(self, "shape", shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The element type."""
+        return self.np_dtype
+
+    @property
+    def fixed_shape(self) -> tuple[int, ...] | None:
+        """The shape, when no dimension varies."""
+        if self.shape is None or None in self.shape:
+            return None
+        return tuple(d for d in self.shape if d is not None)
+
+    @property
+    def metadata_type(self) -> np.dtype[Any]:
+        """The dimensions that vary."""
+        if self.shape is None:
+            return np.dtype([("ndim", "<u8"), ("dims", "<u8", (MAX_DIMENSIONS,))])
+        varying = self.shape.count(None)
+        return np.dtype([("dims", "<u8", (varying,))]) if varying else NO_METADATA
+
+    def shape_of(self, metadata: Any) -> tuple[int, ...]:
+        """One sample's shape from its metadata row."""
+        if self.shape is None:
+            ndim = int(metadata["ndim"])
+            if ndim > MAX_DIMENSIONS:
+                raise FormatError(f"{ndim} dimensions; at most {MAX_DIMENSIONS} are possible")
+            return tuple(int(d) for d in metadata["dims"][:ndim])
+        varying = iter(metadata["dims"]) if None in self.shape else iter(())
+        return tuple(int(next(varying)) if d is None else d for d in self.shape)
+
+    def encode(self, value: Any) -> Encoded:
+        """Takes arrays, or anything numpy can turn into one, of the field's dtype and shape."""
+        array = np.asarray(value)
+        if array.dtype != self.np_dtype:
+            if isinstance(value, np.ndarray | np.generic):
+                raise TypeError(f"expected {self.np_dtype}, got an array of {array.dtype}; convert it with .astype")
+            array = np.asarray(value, self.np_dtype)
+        if self.shape is None:
+            if array.ndim > MAX_DIMENSIONS:
+                raise ValueError(f"{array.ndim} dimensions; at most {MAX_DIMENSIONS} are possible")
+            dims = array.shape + (0,) * (MAX_DIMENSIONS - array.ndim)
+            metadata: tuple[Any, ...] = (array.ndim, dims)
+        else:
+            fits = array.ndim == len(self.shape) and all(
+                want in (None, have) for want, have in zip(self.shape, array.shape, strict=True)
+            )
+            if not fits:
+                raise ValueError(f"expected shape {self.shape}, got {array.shape}")
+            varying = tuple(have for want, have in zip(self.shape, array.shape, strict=True) if want is None)
+            metadata = (varying,) if varying else ()
+        contiguous = np.ascontiguousarray(array)
+        return Encoded(metadata, contiguous.reshape(-1).view(np.uint8) if contiguous.size else b"")
+
+    def get_decoder_class(self) -> type[Decoder]:
+        """Reads arrays."""
+        return NDArrayDecoder
+
+    def to_binary(self) -> bytes:
+        """Dtype in numpy's own description, and shape."""
+        options = {"dtype": _dtype_to_json(self.np_dtype), "shape": self.shape}
+        return json.dumps(options, sort_keys=True, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_binary(cls, data: bytes) -> Self:
+        """The field that ``to_binary`` described."""
+        options = json.loads(data)
+        shape = options["shape"]
+        return cls(_dtype_from_json(options["dtype"]), None if shape is None else tuple(shape))
+
+    def __repr__(self) -> str:
+        return f"NDArrayField(dtype={str(self.np_dtype)!r}, shape={self.shape})"

@@ -1,0 +1,11 @@
+"""The ``.fld`` format: one file, or a folder of them with a manifest. ``docs/reference/format.md`` describes it."""
+
+from fastloader.formats.fld.builder import Chunk, Column, FieldSpec, FldBuilder
+from fastloader.formats.fld.dataset import Dataset, load_shards
+from fastloader.formats.fld.file import FldFile
+from fastloader.formats.fld.manifest import MANIFEST, Manifest, Shard, is_sharded, shard_name
+
+__all__ = [
+    "MANIFEST", "Chunk", "Column", "Dataset", "FieldSpec", "FldBuilder", "FldFile", "Manifest", "Shard", "is_sharded",
+    "load_shards", "shard_name",
+]  # fmt: skip

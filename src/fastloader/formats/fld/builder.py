@@ -1,0 +1,302 @@
+"""Writes one ``.fld`` file, front to back: data as it comes, then tables, directory and, last of all, the header."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastloader import kernels
+from fastloader.errors import FormatError
+from fastloader.fields import Field
+from fastloader.formats.fld.key_index import KeyIndexBuilder
+from fastloader.formats.fld.layout import (
+    BLOCK_SIZE,
+    DATA_BEGIN,
+    DESCRIPTOR,
+    DIRECTORY_HEAD,
+    EXTENT,
+    MAX_FIELDS,
+    NAME_BYTES,
+    NO_FIELD,
+    PAGE,
+    TABLE_ALIGNMENT,
+    Entry,
+    FieldFlags,
+    Flags,
+    Header,
+    Kind,
+)
+from fastloader.formats.fld.spill import Spill
+from fastloader.stores import AtomicFile
+from fastloader.types import Buffer, byte_view
+
+_NO_LIMIT = (1 << 64) - 1
+
+
+@dataclass(frozen=True)
+class FieldSpec:
+    """A field as it is to be written: its name, its class and options, its compression."""
+
+    name: str
+    field: Field
+    codec: int = 0
+    level: int = 0
+
+    def __post_init__(self) -> None:
+        encoded = self.name.encode()
+        if not encoded or len(encoded) > NAME_BYTES or b"\0" in encoded:
+            raise ValueError(f"field name {self.name!r}: 1 to {NAME_BYTES} bytes of UTF-8 without NUL")
+        if not self.field.type_id:
+            raise ValueError(f"field {self.name!r}: {type(self.field).__name__} has no type id; use @register_type(id)")
+
+    @property
+    def flags(self) -> FieldFlags:
+        """The descriptor's flags."""
+        return FieldFlags.PAYLOAD if self.field.has_payload else FieldFlags(0)
+
+
+@dataclass(slots=True)
+class Column:
+    """One field of a run of samples, encoded. ``payloads`` is empty for a field that stores none."""
+
+    metadata: NDArray[Any]
+    valid: NDArray[np.bool_]
+    payloads: list[Buffer]
+    raw_sizes: NDArray[np.uint64]
+    codecs: NDArray[np.uint8]
+
+
+@dataclass(slots=True)
+class Chunk:
+    """A run of samples, encoded and ready to be placed."""
+
+    count: int
+    columns: list[Column]
+    keys: list[bytes] | None
+
+
+class FldBuilder:
+    """One file under construction."""
+
+    def __init__(
+        self, path: Path, specs: Sequence[FieldSpec], page_size: int, *, keys: bool, data_limit: int | None = None
+    ) -> None:
+        if len(specs) > MAX_FIELDS:
+            raise ValueError(f"{len(specs)} fields; at most {MAX_FIELDS}")
+        self.num_samples = 0
+        self._specs = specs
+        self._with_payload = [i for i, spec in enumerate(specs) if spec.field.has_payload]
+        self._page_size = page_size
+        self._limit = _NO_LIMIT if data_limit is None else DATA_BEGIN + data_limit
+        self._cursor = (DATA_BEGIN, 0, 0)
+        self._file = AtomicFile(path)
+        self._at = DATA_BEGIN
+        self._staging: NDArray[np.uint8] = np.empty(0, np.uint8)
+        self._extents = {i: Spill(path.parent) for i in self._with_payload}
+        self._metadata = {i: Spill(path.parent) for i, s in enumerate(specs) if s.field.metadata_type.itemsize}
+        self._validity = [_Bits(Spill(path.parent)) for _ in specs]
+        self._pages = Spill(path.parent)
+        self._page_first = [0]  # first samples of the pages begun but not yet in the table
+        self._keys = KeyIndexBuilder(path.parent) if keys else None
+        self._compressed = False
+        self._entries: list[Entry] = []
+
+    @property
+    def data_size(self) -> int:
+        """Bytes of data so far, padding included."""
+        return self._cursor[0] - DATA_BEGIN
+
+    def append(self, chunk: Chunk, first: int = 0) -> int:
+        """Write the chunk's samples from ``first`` on, as many as the limit allows; returns how many."""
+        columns = [chunk.columns[i] for i in self._with_payload]
+        count = chunk.count - first
+        sizes = np.zeros((count, len(columns)), np.uint64)
+        for j, column in enumerate(columns):
+            sizes[:, j] = np.fromiter((byte_view(p).nbytes for p in column.payloads[first:]), np.uint64, count)
+        offsets = np.zeros_like(sizes)
+        starts = np.zeros(count, np.uint64)
+        if columns:
+            count, self._cursor = kernels.place(
+                sizes, len(columns), self._page_size, self._limit, self._cursor, offsets, starts
+            )
+        else:
+            starts[:] = self._cursor[0]
+        last = first + count
+        offsets, sizes = offsets[:count], sizes[:count]
+        crcs = self._write_data([c.payloads[first:last] for c in columns], offsets)
+        for j, i in enumerate(self._with_payload):
+            rows = np.zeros(count, EXTENT)
+            column = chunk.columns[i]
+            valid = column.valid[first:last]
+            rows["pointer"] = np.where(valid, offsets[:, j], 0)
+            rows["size"] = sizes[:, j]
+            rows["raw_size"] = column.raw_sizes[first:last]
+            rows["crc"] = crcs[:, j]
+            rows["codec"] = column.codecs[first:last]
+            self._compressed |= bool(rows["codec"].any())
+            self._extents[i].append(rows.view(np.uint8))
+        for i, spill in self._metadata.items():
+            spill.append(np.ascontiguousarray(chunk.columns[i].metadata[first:last]).view(np.uint8))
+        for bits, column in zip(self._validity, chunk.columns, strict=True):
+            bits.append(column.valid[first:last])
+        if self._keys is not None and chunk.keys is not None:
+            self._keys.append(chunk.keys[first:last])
+        self._note_pages(starts[:count])
+        self.num_samples += count
+        return count
+
+    def _write_data(self, payloads: list[list[Buffer]], offsets: NDArray[np.uint64]) -> NDArray[np.uint32]:
+        """Lay the payloads out in sample order, checksum them on the way, and write them in one piece."""
+        crcs = np.zeros(offsets.shape, np.uint32)
+        length = self._cursor[0] - self._at
+        if not length:
+            return crcs
+        parts = [part for sample in zip(*payloads, strict=True) for part in sample]
+        if len(self._staging) < length:
+            self._staging = np.empty(length, np.uint8)
+        piece = self._staging[:length]
+        kernels.assemble(parts, offsets.reshape(-1), self._at, piece, crcs.reshape(-1))
+        self._file.write_at(self._at, piece)
+        self._at += length
+        if length > 4 * BLOCK_SIZE * 1024:  # an outsized sample need not be remembered
+            self._staging = np.empty(0, np.uint8)
+        return crcs
+
+    def _note_pages(self, starts: NDArray[np.uint64]) -> None:
+        """Extend the allocation table: a page's first sample is the first whose record begins on it or later."""
+        pages = starts // np.uint64(self._page_size)
+        known = self._pages.size // PAGE.itemsize + len(self._page_first)
+        if len(pages) and pages[-1] >= known:
+            fresh = np.arange(known, int(pages[-1]) + 1, dtype=np.uint64)
+            self._page_first += (np.searchsorted(pages, fresh, "left") + self.num_samples).tolist()
+        self._flush_pages(self._page_first)
+        self._page_first = self._page_first[-1:]
+
+    def _flush_pages(self, firsts: list[int]) -> None:
+        rows = np.zeros(len(firsts) - 1, PAGE)
+        rows["first_sample"] = firsts[:-1]
+        rows["num_samples"] = np.diff(firsts)
+        self._pages.append(rows.view(np.uint8))
+
+    def finish(self) -> tuple[int, int]:
+        """Write the tables and the header and publish the file. Returns its size and its identity."""
+        self._entries.append(Entry(Kind.DATA, NO_FIELD, 0, 0, 0, DATA_BEGIN, self._at - DATA_BEGIN, 0, 0))
+        self._finish_pages()
+        for i, spill in self._extents.items():
+            self._write_table(Kind.EXTENTS, i, EXTENT.itemsize, spill.chunks(BLOCK_SIZE * 64))
+        for i, spill in self._metadata.items():
+            width = self._specs[i].field.metadata_type.itemsize
+            self._write_table(Kind.METADATA, i, width, spill.chunks(BLOCK_SIZE * 64))
+        for i, bits in enumerate(self._validity):
+            if bits.any_missing:
+                self._write_table(Kind.VALIDITY, i, 1, bits.finish().chunks(BLOCK_SIZE * 64))
+        if self._keys is not None:
+            self._write_table(Kind.KEY_OFFSETS, NO_FIELD, 8, self._keys.offsets())
+            self._write_table(Kind.KEY_BYTES, NO_FIELD, 1, self._keys.key_bytes())
+            self._write_table(Kind.KEY_SLOTS, NO_FIELD, 8, self._keys.slots())
+        descriptors = self._write_descriptors()
+        metadata = self._align()
+        rows = b"".join(entry.pack() for entry in self._entries)
+        identity = kernels.crc32c(rows)
+        self._append(DIRECTORY_HEAD.pack(len(self._entries), len(rows) // len(self._entries), identity) + rows)
+        pages = next(e for e in self._entries if e.kind == Kind.PAGES)
+        flags = Flags.LITTLE_ENDIAN | Flags.CHECKSUMMED | (Flags.COMPRESSED if self._compressed else Flags(0))
+        header = Header(
+            self.num_samples, len(self._specs), self._page_size, descriptors, metadata, DATA_BEGIN, pages.offset, flags
+        )
+        self._file.write_at(0, header.pack())
+        self._file.publish(self._at)
+        self.discard()
+        return self._at, identity
+
+    def discard(self) -> None:
+        """Forget the file; harmless once it is published."""
+        self._file.discard()
+        self._staging = np.empty(0, np.uint8)
+        for spill in (*self._extents.values(), *self._metadata.values(), self._pages):
+            spill.close()
+        for bits in self._validity:
+            bits.close()
+        if self._keys is not None:
+            self._keys.close()
+
+    def _finish_pages(self) -> None:
+        # Pages that only the tail of a large record touches still get a row, so page numbers are row numbers.
+        total = -(-self._at // self._page_size)
+        done = self._pages.size // PAGE.itemsize
+        self._flush_pages(self._page_first + [self.num_samples] * (total - done - len(self._page_first) + 1))
+        self._write_table(Kind.PAGES, NO_FIELD, PAGE.itemsize, self._pages.chunks(BLOCK_SIZE * 64))
+
+    def _write_descriptors(self) -> int:
+        arguments = [spec.field.to_binary() for spec in self._specs]
+        begin = self._align()
+        pointer = begin + DESCRIPTOR.size * len(self._specs)
+        rows = b""
+        for spec, argument in zip(self._specs, arguments, strict=True):
+            rows += DESCRIPTOR.pack(
+                spec.name.encode(), spec.field.type_id, spec.flags, spec.field.metadata_type.itemsize, spec.codec,
+                spec.level, pointer, len(argument),
+            )  # fmt: skip
+            pointer += len(argument)
+        section = rows + b"".join(arguments)
+        self._append(section)
+        crc = kernels.crc32c(section)
+        self._entries.append(Entry(Kind.DESCRIPTORS, NO_FIELD, 0, 1, 0, begin, len(section), 0, crc))
+        return begin
+
+    def _write_table(self, kind: Kind, field: int, row_size: int, chunks: Iterable[bytes]) -> None:
+        """A table, then the CRC32C of each of its blocks. Chunks may have any size."""
+        offset = self._align()
+        crcs = bytearray()
+        rest = b""
+        for chunk in chunks:
+            self._append(chunk)
+            whole = rest + chunk
+            cut = len(whole) - len(whole) % BLOCK_SIZE
+            crcs += kernels.block_crcs(memoryview(whole)[:cut], BLOCK_SIZE)
+            rest = whole[cut:]
+        crcs += kernels.block_crcs(rest, BLOCK_SIZE)
+        size = self._at - offset
+        if size % row_size:
+            raise FormatError(f"table {kind.name} of {size} bytes has rows of {row_size}", path=self._file.path)
+        crcs_offset = self._align()
+        self._append(bytes(crcs))
+        self._entries.append(
+            Entry(kind, field, 0, row_size, BLOCK_SIZE, offset, size, crcs_offset, kernels.crc32c(bytes(crcs)))
+        )
+
+    def _align(self) -> int:
+        self._append(b"\0" * (-self._at % TABLE_ALIGNMENT))
+        return self._at
+
+    def _append(self, data: bytes) -> None:
+        self._file.write_at(self._at, data)
+        self._at += len(data)
+
+
+class _Bits:
+    """A validity bitmap that grows, least significant bit first."""
+
+    def __init__(self, spill: Spill) -> None:
+        self.any_missing = False
+        self._spill = spill
+        self._rest = np.zeros(0, np.bool_)
+
+    def append(self, bits: NDArray[np.bool_]) -> None:
+        self.any_missing |= not bits.all()
+        joined = np.concatenate([self._rest, bits])
+        cut = len(joined) - len(joined) % 8
+        self._spill.append(np.packbits(joined[:cut], bitorder="little"))
+        self._rest = joined[cut:]
+
+    def finish(self) -> Spill:
+        self._spill.append(np.packbits(self._rest, bitorder="little"))
+        return self._spill
+
+    def close(self) -> None:
+        self._spill.close()

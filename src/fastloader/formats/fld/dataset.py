@@ -1,0 +1,124 @@
+"""A dataset as its files: one ``.fld``, or the shards a manifest names, opened when first needed."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastloader.errors import FormatError
+from fastloader.fields import Field, field_class
+from fastloader.formats.fld.builder import FieldSpec
+from fastloader.formats.fld.file import FldFile
+from fastloader.formats.fld.layout import Descriptor
+from fastloader.formats.fld.manifest import Manifest, Shard
+
+MAX_OPEN = 1024
+"""Shards kept mapped; beyond that the one opened first is let go."""
+
+
+def load_shards(path: Path) -> tuple[Shard, ...]:
+    """The shards of a folder's current snapshot, or a single file as the only shard; paths are relative to it."""
+    if path.is_dir():
+        shards = Manifest.load(path).shards
+        if not shards:
+            raise FormatError("names no shards", path=path, hint="write at least one")
+        return shards
+    file = FldFile(path)
+    return (Shard("", file.num_samples, file.size, file.identity),)
+
+
+class Dataset:
+    """The files of one snapshot and their common schema. Holds no lock and no thread, so forking is harmless."""
+
+    def __init__(self, path: Path, shards: tuple[Shard, ...] | None = None) -> None:
+        self.path = path
+        self.shards = load_shards(path) if shards is None else shards
+        counts = np.fromiter((shard.num_samples for shard in self.shards), np.int64, len(self.shards))
+        self.starts: NDArray[np.int64] = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        self._files: dict[int, FldFile] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Dataset, (self.path, self.shards)
+
+    @property
+    def num_samples(self) -> int:
+        """Samples in all shards."""
+        return int(self.starts[-1])
+
+    def file(self, number: int) -> FldFile:
+        """A shard's file, checked to be the one the snapshot means."""
+        file = self._files.get(number)
+        if file is None:
+            shard = self.shards[number]
+            file = FldFile(self.path / shard.path)
+            if (file.num_samples, file.size, file.identity) != (shard.num_samples, shard.size, shard.identity):
+                raise FormatError(
+                    "is not the file it was when the dataset was opened or its manifest written",
+                    path=file.path, hint="open the dataset again, or restore the shard",
+                )  # fmt: skip
+            if number and _schema(file.descriptors) != _schema(self.descriptors):
+                raise FormatError("has other fields than the first shard", path=file.path)
+            while len(self._files) >= MAX_OPEN:
+                self._files.pop(next(iter(self._files), number), None)
+            self._files[number] = file
+        return file
+
+    @cached_property
+    def descriptors(self) -> list[Descriptor]:
+        """The fields as the first shard describes them."""
+        return self.file(0).descriptors
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Field names, in order."""
+        return [descriptor.name for descriptor in self.descriptors]
+
+    def field(self, number: int) -> Field:
+        """A field with the options it was written with."""
+        descriptor = self.descriptors[number]
+        path = self.file(0).path
+        try:
+            field = field_class(descriptor.type_id).from_binary(descriptor.arguments)
+            size = field.metadata_type.itemsize
+        except FormatError as error:
+            error.path, error.field = str(path), descriptor.name
+            raise
+        except Exception as error:
+            raise FormatError(f"the stored options can't be read: {error}", path=path, field=descriptor.name) from error
+        if size != descriptor.metadata_size or field.has_payload != descriptor.has_payload:
+            raise FormatError(
+                f"{type(field).__name__} keeps {size} bytes of metadata a sample, the file {descriptor.metadata_size}",
+                path=path, field=descriptor.name, hint="the class has changed since the file was written",
+            )  # fmt: skip
+        return field
+
+    def specs(self) -> list[FieldSpec]:
+        """The schema as a writer takes it."""
+        return [FieldSpec(d.name, self.field(i), d.codec, d.level) for i, d in enumerate(self.descriptors)]
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether samples have keys."""
+        return self.file(0).has_keys
+
+    def find(self, key: bytes) -> int | None:
+        """The sample with this key; shards are asked in order."""
+        for number in range(len(self.shards)):
+            keys = self.file(number).keys()
+            found = None if keys is None else keys.find(key)
+            if found is not None:
+                return int(self.starts[number]) + found
+        return None
+
+    def where(self, sample: int) -> tuple[int, int]:
+        """Shard and row of a sample."""
+        number = int(np.searchsorted(self.starts, sample, "right")) - 1
+        return number, sample - int(self.starts[number])
+
+
+def _schema(descriptors: list[Descriptor]) -> list[tuple[Any, ...]]:
+    return [(d.name, d.type_id, d.flags, d.metadata_size, d.arguments) for d in descriptors]

@@ -1,0 +1,262 @@
+"""One ``.fld`` file, opened: header, directory and descriptors are checked; tables are mapped and checked as used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastloader import kernels
+from fastloader.errors import ChecksumError, FormatError, StoreError
+from fastloader.formats.fld.layout import (
+    DESCRIPTOR,
+    DIRECTORY_HEAD,
+    ENTRY,
+    ENTRY_REQUIRED,
+    EXTENT,
+    HEADER,
+    HEADER_CRC,
+    HEADER_END,
+    MAGIC,
+    MAX_PAGE_SIZE,
+    MIN_PAGE_SIZE,
+    NO_FIELD,
+    PAGE,
+    PREFIX,
+    VERSION,
+    Descriptor,
+    Entry,
+    FieldFlags,
+    Flags,
+    Header,
+    Kind,
+)
+from fastloader.stores import MappedFile
+
+_KNOWN_KINDS = frozenset(Kind)
+
+
+class FldFile:
+    """A mapped file and its tables. Safe from many threads; forked children share the mapping."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            mapped = MappedFile(path)
+        except FileNotFoundError as error:
+            raise _not_there(path) from error
+        self.bytes = mapped.bytes
+        self.size = mapped.size
+        self.header = self._read_header()
+        self.directory, self.identity = self._read_directory()
+        self._check_pointers()
+        self.descriptors = self._read_descriptors()
+        self._check_rows()
+        self._tables: dict[tuple[int, int], kernels.Table] = {}
+        self._payloads: dict[int, kernels.Payloads] = {}
+        self._keys: kernels.Keys | None = None
+
+    @property
+    def num_samples(self) -> int:
+        """How many samples the file holds."""
+        return self.header.num_samples
+
+    @property
+    def data(self) -> Entry:
+        """The part of the file that holds payloads."""
+        return self.directory[Kind.DATA, NO_FIELD]
+
+    def broken(self, what: str, hint: str | None = None) -> FormatError:
+        """An error about this file."""
+        return FormatError(what, path=self.path, hint=hint or "the file is damaged; restore it from a copy")
+
+    def part(self, offset: int, size: int, what: str) -> NDArray[np.uint8]:
+        """Bytes of the file, known to be there."""
+        if offset < 0 or size < 0 or offset + size > self.size:
+            raise self.broken(f"truncated: {what} should end at byte {offset + size}, the file has {self.size}")
+        return self.bytes[offset : offset + size]
+
+    def _checked(self, offset: int, size: int, crc: int, what: str) -> NDArray[np.uint8]:
+        data = self.part(offset, size, what)
+        computed = kernels.crc32c(data)
+        if computed != crc:
+            raise ChecksumError(
+                f"{what} is damaged", stored=crc, computed=computed, path=self.path, hint="restore the file from a copy"
+            )
+        return data
+
+    def _read_header(self) -> Header:
+        head = bytes(self.bytes[:PREFIX])
+        if not head.startswith(MAGIC):
+            what = "is empty" if not head else "is no .fld file" if head.strip(b"\0") else "was never finished"
+            raise self.broken(what, hint=f"it begins with {head[:8]!r}, not {MAGIC!r}")
+        self.part(0, PREFIX, "the header")
+        major, minor, flags, num_samples, num_fields, _, page_size, descriptors, metadata, data, pages = (
+            HEADER.unpack_from(head, len(MAGIC))
+        )
+        # The version comes before the checksum: a later major version may keep its checksum elsewhere.
+        if major != VERSION[0]:
+            raise self.broken(
+                f"has format version {major}.{minor}; this fastloader reads {VERSION[0]}.x",
+                hint="pip install -U fastloader" if major > VERSION[0] else "convert it with the version that wrote it",
+            )
+        self._checked(0, HEADER_END, HEADER_CRC.unpack_from(head, HEADER_END)[0], "the header")
+        if not flags & Flags.LITTLE_ENDIAN:
+            raise self.broken("is not little-endian", hint="only little-endian files exist; convert it")
+        if page_size & (page_size - 1) or not MIN_PAGE_SIZE <= page_size <= MAX_PAGE_SIZE:
+            raise self.broken(f"has page size {page_size}; it must be a power of two from 4 KiB to 2 GiB")
+        return Header(
+            num_samples, num_fields, page_size, descriptors, metadata, data, pages, Flags(flags), (major, minor)
+        )
+
+    def _read_directory(self) -> tuple[dict[tuple[int, int], Entry], int]:
+        where = self.header.metadata
+        count, width, crc = DIRECTORY_HEAD.unpack(self.part(where, DIRECTORY_HEAD.size, "the directory").tobytes())
+        if width < ENTRY.size:
+            raise self.broken(f"has directory entries of {width} bytes; at least {ENTRY.size} are needed")
+        rows = self._checked(where + DIRECTORY_HEAD.size, count * width, crc, "the directory").tobytes()
+        directory: dict[tuple[int, int], Entry] = {}
+        for i in range(count):
+            entry = Entry(*ENTRY.unpack_from(rows, i * width))
+            if entry.kind not in _KNOWN_KINDS:
+                if entry.flags & ENTRY_REQUIRED:
+                    raise self.broken(f"needs a table of kind {entry.kind}", hint="pip install -U fastloader")
+                continue
+            self.part(entry.offset, entry.size, f"the {Kind(entry.kind).name.lower()} table")
+            if (entry.kind, entry.field) in directory:
+                raise self.broken(f"lists table {entry.kind} of field {entry.field} twice")
+            directory[entry.kind, entry.field] = entry
+        return directory, crc
+
+    def _check_pointers(self) -> None:
+        for kind, pointer in (
+            (Kind.DATA, self.header.data),
+            (Kind.DESCRIPTORS, self.header.descriptors),
+            (Kind.PAGES, self.header.allocation),
+        ):
+            entry = self.directory.get((kind, NO_FIELD))
+            if entry is None or entry.offset != pointer:
+                raise self.broken(f"has a header that disagrees with its directory about {kind.name.lower()}")
+
+    def _read_descriptors(self) -> list[Descriptor]:
+        entry = self.directory[Kind.DESCRIPTORS, NO_FIELD]
+        section = self._checked(entry.offset, entry.size, entry.crc, "the field descriptors").tobytes()
+        if self.header.num_fields * DESCRIPTOR.size > len(section):
+            raise self.broken(f"describes {self.header.num_fields} fields in {len(section)} bytes")
+        found = []
+        for i in range(self.header.num_fields):
+            name, type_id, flags, metadata_size, codec, level, pointer, size = DESCRIPTOR.unpack_from(
+                section, i * DESCRIPTOR.size
+            )
+            begin = pointer - entry.offset
+            if begin < 0 or begin + size > len(section):
+                raise self.broken(f"has arguments of field {i} outside the descriptors")
+            try:
+                text = name.rstrip(b"\0").decode()
+            except UnicodeDecodeError as error:
+                raise self.broken(f"has a name of field {i} that is no UTF-8") from error
+            found.append(
+                Descriptor(text, type_id, FieldFlags(flags), metadata_size, codec, level, section[begin : begin + size])
+            )
+        if len({d.name for d in found}) != len(found):
+            raise self.broken("has two fields of one name")
+        return found
+
+    def _check_rows(self) -> None:
+        """Every table that must be there is, and has as many rows as there are samples."""
+        samples = self.num_samples
+        expected: dict[tuple[int, int], tuple[int, int]] = {}
+        for i, descriptor in enumerate(self.descriptors):
+            if descriptor.has_payload:
+                expected[Kind.EXTENTS, i] = (EXTENT.itemsize, samples)
+            if descriptor.metadata_size:
+                expected[Kind.METADATA, i] = (descriptor.metadata_size, samples)
+            if (Kind.VALIDITY, i) in self.directory:
+                expected[Kind.VALIDITY, i] = (1, (samples + 7) // 8)
+        pages = self.directory[Kind.PAGES, NO_FIELD]
+        expected[Kind.PAGES, NO_FIELD] = (PAGE.itemsize, pages.size // PAGE.itemsize)
+        if self.has_keys:
+            expected[Kind.KEY_OFFSETS, NO_FIELD] = (8, samples + 1)
+        for (kind, field), (row_size, rows) in expected.items():
+            entry = self.directory.get((kind, field))
+            if entry is None or entry.row_size != row_size or entry.size != row_size * rows:
+                where = "" if field == NO_FIELD else f" of field {self.descriptors[field].name!r}"
+                raise self.broken(f"has no {Kind(kind).name.lower()} table{where} of {rows} rows of {row_size} bytes")
+
+    def table(self, kind: Kind, field: int = NO_FIELD) -> kernels.Table | None:
+        """A table, or ``None`` where the file has none. Its checksums are checked once, its rows when touched."""
+        table = self._tables.get((kind, field))
+        if table is None:
+            entry = self.directory.get((kind, field))
+            if entry is None:
+                return None
+            what = f"the {kind.name.lower()} table"
+            if entry.block_size == 0 or entry.row_size == 0:
+                raise self.broken(f"has {what} with no row or block size")
+            blocks = -(-entry.size // entry.block_size)
+            self._checked(entry.crcs_offset, blocks * 4, entry.crc, f"the checksums of {what}")
+            table = kernels.Table(
+                self.bytes, entry.offset, entry.size, entry.row_size, entry.block_size, entry.crcs_offset
+            )
+            self._tables[kind, field] = table
+        return table
+
+    def payloads(self, field: int) -> kernels.Payloads | None:
+        """A field's payloads, or ``None`` where it stores none."""
+        payloads = self._payloads.get(field)
+        if payloads is None:
+            extents = self.table(Kind.EXTENTS, field)
+            if extents is None:
+                return None
+            payloads = kernels.Payloads(self.bytes, extents, self.data.offset, self.data.offset + self.data.size)
+            self._payloads[field] = payloads
+        return payloads
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether samples have keys."""
+        return (Kind.KEY_OFFSETS, NO_FIELD) in self.directory
+
+    def keys(self) -> kernels.Keys | None:
+        """The key index, or ``None`` where samples have no keys."""
+        if self._keys is None and self.has_keys:
+            offsets, names, slots = (self.table(kind) for kind in (Kind.KEY_OFFSETS, Kind.KEY_BYTES, Kind.KEY_SLOTS))
+            if offsets is None or names is None or slots is None:
+                raise self.broken("has an incomplete key index")
+            self._keys = kernels.Keys(offsets, names, slots)
+        return self._keys
+
+    def metadata_row(self, field: int, sample: int, dtype: np.dtype[Any]) -> Any:
+        """One sample's metadata record."""
+        table = self.table(Kind.METADATA, field)
+        row = table.row(sample) if table is not None else b""
+        return np.frombuffer(row, dtype)[0] if dtype.itemsize else np.zeros(1, dtype)[0]
+
+    def is_missing(self, field: int, sample: int) -> bool:
+        """Whether the sample has no value for the field."""
+        table = self.table(Kind.VALIDITY, field)
+        return table is not None and not table.row(sample // 8)[0] >> (sample % 8) & 1
+
+    def payload(self, field: int, sample: int) -> memoryview:
+        """One payload, checked and decompressed: a view of the file where it is stored as it is."""
+        payloads = self.payloads(field)
+        if payloads is None:
+            return memoryview(b"")
+        where = payloads.locate(sample)
+        if where is None:
+            return payloads.read(sample).data
+        return self.bytes[where[0] : where[0] + where[1]].data
+
+    def pages(self) -> NDArray[Any]:
+        """The allocation table: for each page, the samples whose records begin on it."""
+        table = self.table(Kind.PAGES)
+        assert table is not None
+        return np.frombuffer(table.row(0, table.rows), PAGE)
+
+
+def _not_there(path: Path) -> StoreError:
+    error = StoreError("there is no such file or folder", path=path, hint="check the path")
+    error.errno = 2
+    return error

@@ -1,0 +1,116 @@
+"""A folder of shards: a small JSON file names them in order. Swapping that file is what makes a change visible."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fastloader.errors import ChecksumError, FormatError
+from fastloader.formats.fld.layout import VERSION
+from fastloader.kernels import crc32c
+from fastloader.stores import write_atomically
+
+MANIFEST = "manifest.json"
+FORMAT = "fastloader manifest"
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One shard: a path relative to the folder (or absolute), its samples, size and identity."""
+
+    path: str
+    num_samples: int
+    size: int
+    identity: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The shards of a dataset at one moment; ``snapshot`` counts its changes."""
+
+    shards: tuple[Shard, ...]
+    snapshot: int = 1
+
+    @property
+    def num_samples(self) -> int:
+        """Samples in all shards."""
+        return sum(shard.num_samples for shard in self.shards)
+
+    def with_shards(self, shards: Sequence[Shard]) -> Manifest:
+        """The next snapshot: these shards behind the ones there are."""
+        return replace(self, shards=self.shards + tuple(shards), snapshot=self.snapshot + 1)
+
+    def to_bytes(self) -> bytes:
+        """The file's content."""
+        content: dict[str, Any] = {
+            "format": FORMAT,
+            "version": list(VERSION),
+            "snapshot": self.snapshot,
+            "num_samples": self.num_samples,
+            "shards": [[s.path, s.num_samples, s.size, s.identity] for s in self.shards],
+        }
+        content["crc32c"] = crc32c(_canonical(content))
+        return json.dumps(content, indent=None, separators=(", ", ": ")).encode() + b"\n"
+
+    def save(self, folder: Path) -> None:
+        """Replace the folder's manifest in one step."""
+        write_atomically(folder / MANIFEST, self.to_bytes())
+
+    @classmethod
+    def load(cls, folder: Path) -> Manifest:
+        """Read and check a folder's manifest."""
+        path = folder / MANIFEST
+        try:
+            return cls.from_bytes(path.read_bytes(), path)
+        except FileNotFoundError:
+            raise FormatError(
+                f"is a folder without {MANIFEST}", path=folder, hint="it is no dataset, or was never finished"
+            ) from None
+
+    @classmethod
+    def from_bytes(cls, data: bytes, path: Path) -> Manifest:
+        """Parse a manifest; whatever is wrong with it is a FormatError."""
+        try:
+            content = json.loads(data)
+            if not isinstance(content, dict) or content.get("format") != FORMAT:
+                raise ValueError("this JSON is no manifest")
+            major = content["version"][0]
+            if major != VERSION[0]:
+                raise FormatError(
+                    f"has version {content['version']}; this fastloader reads {VERSION[0]}.x",
+                    path=path, hint="pip install -U fastloader",
+                )  # fmt: skip
+            stored = content.pop("crc32c")
+            computed = crc32c(_canonical(content))
+            if stored != computed:
+                raise ChecksumError("damaged", stored=int(stored), computed=computed, path=path)
+            shards = tuple(Shard(str(p), *(_count(v) for v in (n, size, id_))) for p, n, size, id_ in content["shards"])
+            return cls(shards, _count(content["snapshot"]))
+        except FormatError:
+            raise
+        except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+            raise FormatError(f"is damaged ({error})", path=path, hint="restore it from a copy") from error
+
+
+def _canonical(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+        raise ValueError(f"{value!r} is no count")
+    return value
+
+
+def shard_name(number: int) -> str:
+    """The file name of a shard the writer makes."""
+    return f"shard-{number:05d}.fld"
+
+
+def is_sharded(path: Path) -> bool:
+    """Whether the path is a folder that holds a manifest."""
+    return os.path.isfile(path / MANIFEST)

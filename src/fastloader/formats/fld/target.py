@@ -1,0 +1,235 @@
+"""Where a writer's chunks end up: one file, a new folder of shards, or more shards in a folder that is there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from fastloader.errors import SampleError, StoreError
+from fastloader.formats.fld.builder import Chunk, FieldSpec, FldBuilder
+from fastloader.formats.fld.dataset import Dataset
+from fastloader.formats.fld.manifest import MANIFEST, Manifest, Shard, is_sharded, shard_name
+from fastloader.stores import Directory, exchange
+from fastloader.stores.local import locked
+from fastloader.types import key_text
+
+
+class Target(Protocol):
+    """Takes encoded chunks in order; publishes all of them, or none."""
+
+    def append(self, chunk: Chunk) -> None:
+        """Store the next samples."""
+
+    def finish(self) -> None:
+        """Publish."""
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+
+
+class FileTarget:
+    """One file."""
+
+    def __init__(self, path: Path, specs: Sequence[FieldSpec], page_size: int, *, keys: bool) -> None:
+        if path.is_dir():
+            raise StoreError("is a folder", path=path, hint="choose another name, or give shard_size to write shards")
+        self._builder = FldBuilder(path, specs, page_size, keys=keys)
+
+    def append(self, chunk: Chunk) -> None:
+        """Store the next samples."""
+        self._builder.append(chunk)
+
+    def finish(self) -> None:
+        """Publish the file."""
+        self._builder.finish()
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+        self._builder.discard()
+
+
+class _Shards:
+    """Shards written one after the other into a folder, each begun when the one before is full."""
+
+    def __init__(
+        self, folder: Path, specs: Sequence[FieldSpec], page_size: int, *, keys: bool, shard_size: int | None,
+        first: int = 0, samples: int = 0,
+    ) -> None:  # fmt: skip
+        self.folder = folder
+        self.done: list[Shard] = []
+        self._make = partial(FldBuilder, specs=specs, page_size=page_size, keys=keys, data_limit=shard_size)
+        self._number = first
+        self._samples = samples
+        self._keys = keys
+        self._builder = self._begin()
+
+    def _begin(self) -> FldBuilder:
+        return self._make(self.folder / shard_name(self._number))
+
+    def append(self, chunk: Chunk) -> None:
+        first = 0
+        while True:
+            taken = self._builder.append(chunk, first)
+            if chunk.keys is not None:
+                self._refuse_known(chunk.keys[first : first + taken])
+            first += taken
+            self._samples += taken
+            if first == chunk.count:
+                return
+            self._end()
+            self._builder = self._begin()
+
+    def _refuse_known(self, keys: list[bytes]) -> None:
+        """Within a shard the key index finds duplicates; across shards each new key is looked up."""
+        if not self.done:
+            return
+        written = Dataset(self.folder, tuple(self.done))
+        for i, key in enumerate(keys):
+            if written.find(key) is not None:
+                raise SampleError(
+                    f"key {key_text(key)!r} was given to another sample", sample=self._samples + i,
+                    hint="keys are unique",
+                )  # fmt: skip
+
+    def _end(self) -> None:
+        samples = self._builder.num_samples
+        size, identity = self._builder.finish()
+        self.done.append(Shard(shard_name(self._number), samples, size, identity))
+        self._number += 1
+
+    def finish(self) -> list[Shard]:
+        if self._builder.num_samples or not self.done:
+            self._end()
+        else:
+            self._builder.discard()
+        return self.done
+
+    def discard(self) -> None:
+        self._builder.discard()
+
+
+class FolderTarget:
+    """A new folder of shards."""
+
+    def __init__(self, path: Path, specs: Sequence[FieldSpec], page_size: int, *, keys: bool, shard_size: int) -> None:
+        if path.is_dir():
+            _refuse_foreign(path)
+        self._folder = Directory(path)
+        self._shards = _Shards(self._folder.aside, specs, page_size, keys=keys, shard_size=shard_size)
+
+    def append(self, chunk: Chunk) -> None:
+        """Store the next samples."""
+        self._shards.append(chunk)
+
+    def finish(self) -> None:
+        """Publish the folder."""
+        Manifest(tuple(self._shards.finish())).save(self._folder.aside)
+        self._folder.publish()
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+        self._shards.discard()
+        self._folder.discard()
+
+
+class AppendTarget:
+    """More shards behind those of an existing dataset. A single file becomes the first shard of a folder."""
+
+    def __init__(
+        self, existing: Dataset, specs: Sequence[FieldSpec], page_size: int, *, keys: bool, shard_size: int | None
+    ) -> None:
+        self._existing = existing
+        # New shards are made in a folder of their own, so that a killed append leaves nothing among the old ones.
+        self._aside = Directory(existing.path.with_name(existing.path.name + ".append"))
+        self._sharded = is_sharded(existing.path)
+        taken = len(Manifest.load(existing.path).shards) if self._sharded else 1
+        while self._sharded and (existing.path / shard_name(taken)).exists():
+            taken += 1
+        self._shards = _Shards(
+            self._aside.aside, specs, page_size, keys=keys, shard_size=shard_size, first=taken,
+            samples=existing.num_samples,
+        )  # fmt: skip
+
+    def append(self, chunk: Chunk) -> None:
+        """Store the next samples."""
+        self._shards.append(chunk)
+
+    def finish(self) -> None:
+        """Move the new shards in and swap the manifest."""
+        fresh = self._shards.finish()
+        if self._sharded:
+            self._add_to_folder(fresh)
+        else:
+            self._turn_into_folder(fresh)
+        self._aside.discard()
+
+    def _add_to_folder(self, fresh: list[Shard]) -> None:
+        folder = self._existing.path
+        moved: list[Path] = []
+        with locked(folder):
+            manifest = Manifest.load(folder)
+            try:
+                if manifest.shards != self._existing.shards:
+                    raise self._changed()
+                for shard in fresh:
+                    target = folder / shard.path
+                    if target.exists():
+                        raise self._changed()
+                    os.rename(self._aside.aside / shard.path, target)
+                    moved.append(target)
+                manifest.with_shards(fresh).save(folder)
+            except BaseException:
+                for target in moved:
+                    with contextlib.suppress(OSError):
+                        target.unlink()
+                raise
+
+    def _turn_into_folder(self, fresh: list[Shard]) -> None:
+        path, aside = self._existing.path, self._aside.aside
+        first = self._existing.shards[0]
+        os.link(path, aside / shard_name(0))
+        Dataset(aside, (Shard(shard_name(0), first.num_samples, first.size, first.identity),)).file(0)
+        shards = (Shard(shard_name(0), first.num_samples, first.size, first.identity), *fresh)
+        Manifest(shards).save(aside)
+        exchange(aside, path)
+
+    def _changed(self) -> StoreError:
+        return StoreError(
+            "was changed by another writer in the meantime; nothing was added", path=self._existing.path,
+            hint="append again",
+        )  # fmt: skip
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+        self._shards.discard()
+        self._aside.discard()
+
+
+def concatenate_shards(path: Path, datasets: Sequence[Dataset]) -> None:
+    """A folder whose manifest names the shards of other datasets."""
+    folder = Directory(path)
+    try:
+        shards = []
+        for dataset in datasets:
+            for shard in dataset.shards:
+                place = os.path.relpath((dataset.path / shard.path).resolve(), path.resolve())
+                shards.append(Shard(place, shard.num_samples, shard.size, shard.identity))
+        Manifest(tuple(shards)).save(folder.aside)
+        folder.publish()
+    finally:
+        folder.discard()
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """A folder is replaced only when everything in it is a dataset's."""
+    foreign = [p for p in folder.iterdir() if p.name != MANIFEST and not p.name.endswith(".fld")]
+    if not is_sharded(folder) or foreign:
+        named = foreign[0].name if foreign else f"no {MANIFEST}"
+        raise StoreError(f"is a folder that is no dataset ({named})", path=folder, hint="choose another name")
+
+
+__all__ = ["AppendTarget", "FileTarget", "FolderTarget", "Target", "concatenate_shards"]

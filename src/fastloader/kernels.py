@@ -1,0 +1,79 @@
+"""The one door to the native module: everything Python asks of C++ goes through a name listed here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastloader._native import (
+    Failure,
+    Keys,
+    Payloads,
+    Table,
+    assemble,
+    block_crcs,
+    compress,
+    copy_crc32c,
+    crc32c,
+    crc32c_variants,
+    decompress,
+    gather_bytes,
+    gather_fixed,
+    gather_ragged,
+    image_decode,
+    image_decode_many,
+    image_info,
+    jpeg_encode,
+    lay_slots,
+    place,
+    png_encode,
+    take,
+    take_bits,
+    xxh64,
+)
+
+if TYPE_CHECKING:
+    from fastloader.types import Buffer
+
+__all__ = [
+    "CODECS", "JPEG", "PNG", "Failure", "Keys", "Payloads", "Table", "assemble", "block_crcs", "codec_id", "compress",
+    "copy_crc32c", "crc32c", "crc32c_variants", "decode_image", "decompress", "gather_bytes", "gather_fixed",
+    "gather_ragged", "image_decode_many", "image_info", "jpeg_encode", "lay_slots", "place", "png_encode", "take",
+    "take_bits", "xxh64",
+]  # fmt: skip
+
+JPEG, PNG = 0, 1
+CODECS = ("none", "lz4", "zstd")
+"""Names of the compressions, at the index that is their number on disk."""
+
+_DEFAULT_LEVEL = {"none": 0, "lz4": 1, "zstd": 3}
+_LEVELS = {"none": (0, 0), "lz4": (1, 12), "zstd": (-7, 22)}
+
+
+def codec_id(compression: str | None) -> tuple[int, int]:
+    """Number and level of a compression such as ``"lz4"``, ``"zstd"`` or ``"zstd:9"``; ``None`` is none.
+
+    >>> codec_id("zstd:9"), codec_id(None)
+    ((2, 9), (0, 0))
+    """
+    name, _, level_text = (compression or "none").partition(":")
+    if name not in CODECS:
+        raise ValueError(f"unknown compression {compression!r}; choose one of none, lz4, zstd or zstd:LEVEL")
+    try:
+        level = int(level_text) if level_text else _DEFAULT_LEVEL[name]
+    except ValueError:
+        raise ValueError(f"compression {compression!r}: the level is a whole number") from None
+    low, high = _LEVELS[name]
+    if not low <= level <= high:
+        raise ValueError(f"compression {compression!r}: {name} takes levels {low} to {high}")
+    return CODECS.index(name), level
+
+
+def decode_image(kind: int, data: Buffer, shape: tuple[int, int, int, int]) -> NDArray[np.uint8] | NDArray[np.uint16]:
+    """Pixels (height, width, channels) of an encoded image; ``shape`` ends with the bits a sample, 8 or 16."""
+    height, width, channels, bits = shape
+    out = np.empty((height, width, channels), np.uint8 if bits == 8 else np.uint16)
+    image_decode(kind, data, np.array(shape, np.uint32), out)
+    return out

@@ -1,0 +1,339 @@
+"""Random access to a dataset: samples, batches, keys."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastloader import kernels
+from fastloader.errors import ChecksumError, DecodeError, FastLoaderError, FormatError, KeyNotFoundError
+from fastloader.fields import BatchDecoder, Decoder, Field, PayloadBatch
+from fastloader.formats.fld import Dataset
+from fastloader.formats.fld.layout import Kind
+from fastloader.types import Batch, Key, Sample, key_bytes, key_text, mask_missing
+
+
+class _Column:
+    """A field ready to be read."""
+
+    def __init__(self, number: int, name: str, field: Field) -> None:
+        self.number = number
+        self.name = name
+        self.field = field
+        self.decoder: Decoder = field.get_decoder_class()(field)
+        self.metadata_type = field.metadata_type
+
+
+class DatasetReader:
+    """A dataset open for reading. Safe from many threads and across fork; pickles to its path and snapshot.
+
+    Every payload and every table row is checked against its CRC32C before it is believed.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._dataset: Dataset | None = Dataset(Path(path))
+        self._columns: dict[str, _Column] = {}
+
+    @property
+    def dataset(self) -> Dataset:
+        """The files behind this reader."""
+        if self._dataset is None:
+            raise ValueError("this reader is closed")
+        return self._dataset
+
+    @property
+    def path(self) -> Path:
+        """What was opened."""
+        return self.dataset.path
+
+    @property
+    def num_samples(self) -> int:
+        """How many samples there are."""
+        return self.dataset.num_samples
+
+    @property
+    def field_names(self) -> list[str]:
+        """Field names, in the order they were declared."""
+        return list(self.dataset.names)
+
+    @property
+    def fields(self) -> dict[str, Field]:
+        """Fields by name, with the options they were written with."""
+        return {name: self._column(name).field for name in self.dataset.names}
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether samples can be asked for by key."""
+        return self.dataset.has_keys
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def __repr__(self) -> str:
+        if self._dataset is None:
+            return "DatasetReader(closed)"
+        return f"DatasetReader({str(self.path)!r}, {len(self)} samples of {', '.join(self.field_names)})"
+
+    @overload
+    def __getitem__(self, index: int | Key) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> SampleSlice: ...
+    def __getitem__(self, index: int | Key | slice) -> Sample | SampleSlice:
+        if isinstance(index, slice):
+            return SampleSlice(self, range(len(self))[index])
+        return self.read_sample(index)
+
+    def __iter__(self) -> Iterator[Sample]:
+        for index in range(len(self)):
+            yield self.read_sample(index)
+
+    def __contains__(self, key: object) -> bool:
+        if not isinstance(key, str | bytes):
+            return False
+        return self.has_keys and self.dataset.find(key_bytes(key)) is not None
+
+    def __enter__(self) -> DatasetReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the files. Arrays already read stay valid."""
+        self._dataset = None
+        self._columns = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_dataset": self._dataset, "_columns": {}}
+
+    def index_of(self, key: Key) -> int:
+        """The number of the sample with this key."""
+        if not self.has_keys:
+            raise KeyNotFoundError("the samples have no keys", path=self.path, hint="write them with keys=True")
+        found = self.dataset.find(key_bytes(key))
+        if found is None:
+            raise KeyNotFoundError(f"no sample has the key {key!r}", path=self.path)
+        return found
+
+    def key_of(self, index: int) -> str:
+        """The key of a sample, as text (undecodable bytes as surrogates, as in file names)."""
+        sample = self._index(index)
+        number, row = self.dataset.where(sample)
+        file = self.dataset.file(number)
+        with self._blame(file.path, sample):
+            keys = file.keys()
+            if keys is None:
+                raise KeyNotFoundError("the samples have no keys", path=self.path)
+            return key_text(keys.key(row))
+
+    def read_sample(self, index: int | Key, fields: Sequence[str] | None = None) -> Sample:
+        """One sample as a dictionary; missing values are ``None``. Arrays may be read-only views of the file."""
+        sample = self._index(index)
+        number, row = self.dataset.where(sample)
+        file = self.dataset.file(number)
+        values: Sample = {}
+        for name in self._names(fields):
+            column = self._column(name)
+            with self._blame(file.path, sample, name):
+                if file.is_missing(column.number, row):
+                    values[name] = None
+                    continue
+                metadata = file.metadata_row(column.number, row, column.metadata_type)
+                values[name] = column.decoder(metadata, lambda c=column: file.payload(c.number, row))  # type: ignore[misc]
+        return values
+
+    def read_payload(self, index: int | Key, field: str) -> memoryview:
+        """A field's stored bytes, checked and decompressed but not decoded: a JPEG stays a JPEG."""
+        sample = self._index(index)
+        number, row = self.dataset.where(sample)
+        file = self.dataset.file(number)
+        with self._blame(file.path, sample, field):
+            position = self._position(field)
+            return memoryview(b"") if file.is_missing(position, row) else file.payload(position, row)
+
+    def read_batch(self, indices: ArrayLike, fields: Sequence[str] | None = None) -> Batch:
+        """Many samples at once, a native call a field.
+
+        Numbers and fixed shapes come as one array (batch, ...); so do varying shapes when all of the batch agree,
+        else they come as a list. Where values are missing, arrays are masked and lists hold ``None``.
+        """
+        samples = self._indices(indices)
+        which, rows, shards = self._locate(samples)
+        return {name: self._read_column(self._column(name), samples, which, rows, shards)
+                for name in self._names(fields)}  # fmt: skip
+
+    def _read_column(
+        self,
+        column: _Column,
+        samples: NDArray[np.int64],
+        which: NDArray[np.int32] | None,
+        rows: NDArray[np.int64],
+        shards: list[int],
+    ) -> Any:
+        files = [self.dataset.file(number) for number in shards]
+        try:
+            valid = None
+            if any((Kind.VALIDITY, column.number) in file.directory for file in files):
+                valid = self._validity(column, which, rows, shards)
+                if valid.all():
+                    valid = None
+                else:
+                    rows = np.where(valid, rows, -1)
+            if isinstance(column.decoder, BatchDecoder):
+                metadata = np.zeros(len(rows), column.metadata_type)
+                if column.metadata_type.itemsize:
+                    tables = [file.table(Kind.METADATA, column.number) for file in files]
+                    kernels.take([t for t in tables if t is not None], which, rows, metadata.view(np.uint8))
+                sources = [file.payloads(column.number) for file in files] if column.field.has_payload else []
+                payloads = PayloadBatch([s for s in sources if s is not None], which, rows)
+                values = column.decoder.batch(metadata, payloads)
+            else:
+                present = samples if valid is None else samples[valid]
+                found = [self.read_sample(int(i), [column.name])[column.name] for i in present]
+                if valid is None:
+                    return column.field.collate(found)
+                filled = iter(found)
+                return [next(filled) if good else None for good in valid]
+        except FastLoaderError as error:
+            if error.sample is not None:
+                raise
+            self._name_culprit(column, samples, error)
+        except kernels.Failure as failure:
+            sample = int(samples[failure.args[2]])
+            number, _ = self.dataset.where(sample)
+            raise explain(failure, self.dataset.file(number).path, sample, column.name) from failure
+        return values if valid is None else mask_missing(values, valid)
+
+    def _name_culprit(self, column: _Column, samples: NDArray[np.int64], error: FastLoaderError) -> NoReturn:
+        """A batch failed without saying where: find the sample by reading one at a time."""
+        for sample in samples:
+            self.read_sample(int(sample), [column.name])
+        error.path, error.field = str(self.path), column.name
+        raise error
+
+    def _validity(
+        self, column: _Column, which: NDArray[np.int32] | None, rows: NDArray[np.int64], shards: list[int]
+    ) -> NDArray[np.bool_]:
+        valid = np.ones(len(rows), np.bool_)
+        for position, number in enumerate(shards):
+            table = self.dataset.file(number).table(Kind.VALIDITY, column.number)
+            if table is None:
+                continue
+            mine = slice(None) if which is None else which == position
+            bits = np.empty(len(rows[mine]), np.uint8)
+            kernels.take_bits([table], None, np.ascontiguousarray(rows[mine]), bits)
+            valid[mine] = bits.astype(np.bool_)
+        return valid
+
+    def _locate(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int32] | None, NDArray[np.int64], list[int]]:
+        """For each sample the position of its shard in the returned list, and its row there."""
+        starts = self.dataset.starts
+        if len(starts) == 2:
+            return None, samples, [0]
+        number = np.searchsorted(starts, samples, "right") - 1
+        shards, which = np.unique(number, return_inverse=True)
+        return which.astype(np.int32), samples - starts[number], shards.tolist()
+
+    def _indices(self, indices: ArrayLike) -> NDArray[np.int64]:
+        array = np.asarray(indices)
+        if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+            raise TypeError("indices are a one-dimensional sequence of whole numbers")
+        samples = np.ascontiguousarray(array, np.int64)
+        if samples.size and (int(samples.max()) >= len(self) or int(samples.min()) < 0):
+            samples = np.where(samples < 0, samples + len(self), samples)
+            bad = (samples < 0) | (samples >= len(self))
+            if bad.any():
+                raise IndexError(f"sample {array[bad][0]} of a dataset of {len(self)}")
+        return samples
+
+    def _index(self, index: int | Key) -> int:
+        if isinstance(index, str | bytes):
+            return self.index_of(index)
+        try:
+            sample = index.__index__()
+        except AttributeError:
+            raise TypeError(f"a sample is named by a number or a key, not by {type(index).__name__}") from None
+        if not -len(self) <= sample < len(self):
+            raise IndexError(f"sample {sample} of a dataset of {len(self)}")
+        return sample % len(self) if sample < 0 else sample
+
+    def _names(self, fields: Sequence[str] | None) -> Sequence[str]:
+        if isinstance(fields, str):
+            return [fields]
+        return self.dataset.names if fields is None else fields
+
+    def _position(self, name: str) -> int:
+        try:
+            return self.dataset.names.index(name)
+        except ValueError:
+            known = ", ".join(self.dataset.names)
+            raise KeyNotFoundError(f"no field {name!r}; there are {known}", path=self.path) from None
+
+    def _column(self, name: str) -> _Column:
+        column = self._columns.get(name)
+        if column is None:
+            position = self._position(name)
+            column = self._columns[name] = _Column(position, name, self.dataset.field(position))
+        return column
+
+    @contextlib.contextmanager
+    def _blame(self, path: Path, sample: int, field: str | None = None) -> Iterator[None]:
+        """Name file, sample and field in whatever goes wrong."""
+        try:
+            yield
+        except kernels.Failure as failure:
+            raise explain(failure, path, sample, field) from failure
+        except FastLoaderError as error:
+            if error.sample is None:
+                error.path, error.sample, error.field = str(path), sample, field
+            raise
+        except (MemoryError, OSError):
+            raise
+        except Exception as error:
+            raise DecodeError(
+                f"does not decode: {type(error).__name__}: {error}", path=path, sample=sample, field=field
+            ) from error
+
+
+def explain(failure: kernels.Failure, path: Path, sample: int | None, field: str | None) -> FormatError:
+    """A native failure as the exception users see."""
+    kind, message, _, stored, computed = failure.args
+    hint = f'run "fastloader verify {path}"'
+    if kind in ("checksum", "table"):
+        what = "payload" if kind == "checksum" else f"table {message}"
+        return ChecksumError(
+            f"{what} damaged", stored=stored, computed=computed, path=path, sample=sample, field=field, hint=hint
+        )
+    error = DecodeError if kind in ("decode", "codec") else FormatError
+    return error(message, path=path, sample=sample, field=field, hint=hint)
+
+
+class SampleSlice(Sequence[Sample]):
+    """Some of a reader's samples, read when asked for."""
+
+    def __init__(self, reader: DatasetReader, samples: range) -> None:
+        self._reader = reader
+        self._samples = samples
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> SampleSlice: ...
+    def __getitem__(self, index: int | slice) -> Sample | SampleSlice:
+        if isinstance(index, slice):
+            return SampleSlice(self._reader, self._samples[index])
+        return self._reader.read_sample(self._samples[index])
+
+
+def open_dataset(path: str | os.PathLike[str]) -> DatasetReader:
+    """Open a dataset for reading, whatever it is stored as: a ``.fld`` file or a folder of shards."""
+    return DatasetReader(path)

@@ -1,0 +1,197 @@
+"""Local files. A file is either whole or not there: written under another name, synced, then renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastloader.errors import StoreError
+from fastloader.types import Buffer, byte_view
+
+_ASIDE = ".writing-"
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+class MappedFile:
+    """A file mapped read-only. The mapping lives as long as anything still looks into it."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as file:
+            self.size = os.fstat(file.fileno()).st_size
+            self.bytes: NDArray[np.uint8] = np.frombuffer(
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else b"", np.uint8
+            )
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}{_ASIDE}{os.getpid()}-{secrets.token_hex(4)}")
+
+
+def _explain(error: OSError, path: Path, hint: str | None = None) -> StoreError:
+    if error.errno == errno.ENOSPC:
+        hint = "the disk is full; nothing was published. Free some space or write elsewhere"
+    raised = StoreError(os.strerror(error.errno or 0), path=path, hint=hint)
+    raised.errno = error.errno
+    return raised
+
+
+def _sync_directory(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sweep(path: Path) -> None:
+    """Remove what a killed writer of ``path`` left aside. What a living one holds is locked and stays."""
+    for left in path.parent.glob(f".{path.name}{_ASIDE}*"):
+        with contextlib.suppress(OSError):
+            fd = os.open(left, os.O_RDONLY)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if left.is_dir():
+                    shutil.rmtree(left)
+                else:
+                    left.unlink()
+            finally:
+                os.close(fd)
+
+
+class AtomicFile:
+    """A file under construction beside ``path``; ``publish`` makes it appear there, whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        sweep(path)
+        self._aside = _aside(path)
+        try:
+            self._fd = os.open(self._aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise _explain(error, path) from error
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        self._open = True
+
+    def write_at(self, offset: int, data: Buffer) -> None:
+        """Write all of ``data`` at ``offset``."""
+        view = byte_view(data)
+        try:
+            while len(view):
+                written = os.pwrite(self._fd, view, offset)
+                view = view[written:]
+                offset += written
+        except OSError as error:
+            raise _explain(error, self.path) from error
+
+    def publish(self, size: int) -> None:
+        """Sync and rename into place, replacing what was there."""
+        try:
+            os.ftruncate(self._fd, size)
+            os.fsync(self._fd)
+            os.replace(self._aside, self.path)
+            _sync_directory(self.path.parent)
+        except OSError as error:
+            raise _explain(error, self.path) from error
+        self._close()
+
+    def discard(self) -> None:
+        """Remove what was written; harmless after ``publish``."""
+        if self._open:
+            with contextlib.suppress(FileNotFoundError):
+                self._aside.unlink()
+            self._close()
+
+    def _close(self) -> None:
+        self._open = False
+        os.close(self._fd)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace a small file in one step."""
+    file = AtomicFile(path)
+    try:
+        file.write_at(0, data)
+        file.publish(len(data))
+    finally:
+        file.discard()
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Swap two paths, of any kind, in one step."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) != 0:
+        error = OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        raise _explain(error, one, "this file system can't swap two names in one step") from error
+
+
+class Directory:
+    """A folder under construction beside ``path``; ``publish`` makes it appear there with all its files."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        sweep(path)
+        self.aside = _aside(path)
+        try:
+            self.aside.mkdir(parents=False)
+        except OSError as error:
+            raise _explain(error, path) from error
+        self._lock = os.open(self.aside, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._open = True
+
+    def publish(self) -> None:
+        """Rename into place. What was there is swapped out first, so a reader always finds one or the other."""
+        try:
+            _sync_directory(self.aside)
+            if self.path.exists():
+                exchange(self.aside, self.path)
+                remove(self.aside)
+            else:
+                os.rename(self.aside, self.path)
+            _sync_directory(self.path.parent)
+        except OSError as error:
+            if isinstance(error, StoreError):
+                raise
+            raise _explain(error, self.path) from error
+        self._close()
+
+    def discard(self) -> None:
+        """Remove the folder; harmless after ``publish``."""
+        if self._open:
+            remove(self.aside)
+            self._close()
+
+    def _close(self) -> None:
+        self._open = False
+        os.close(self._lock)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock: one process at a time changes it."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
