@@ -131,6 +131,13 @@ std::vector<const fl::Payloads*> payloads_of(const std::vector<const BoundPayloa
     return payloads;
 }
 
+std::vector<fl::Located> locate(const std::vector<const BoundPayloads*>& sources, nb::handle which, nb::handle rows) {
+    Chosen chosen(which, rows);
+    const auto from = payloads_of(sources);
+    nb::gil_scoped_release release;
+    return fl::locate(from, chosen.picks);
+}
+
 template <class T>
 nb::ndarray<nb::numpy, T, nb::ndim<1>> owned_array(std::unique_ptr<T[]> data, std::size_t size) {
     T* raw = data.release();
@@ -306,46 +313,34 @@ void bind_payloads(nb::module_& m) {
         MutableBuffer to(out);
         const auto from = payloads_of(sources);
         nb::gil_scoped_release release;
-        fl::gather_fixed(from, chosen.picks, row_bytes, to.bytes());
+        fl::gather_fixed(fl::locate(from, chosen.picks), row_bytes, to.bytes());
     }, "sources"_a, "which"_a.none(), "rows"_a, "row_bytes"_a, "out"_a,
        nb::sig("def gather_fixed(sources: list[Payloads], which: Buffer | None, rows: Buffer, row_bytes: int, "
                "out: Buffer) -> None"));
 
     m.def("gather_ragged", [](const std::vector<const BoundPayloads*>& sources, nb::object which, nb::object rows) {
-        Chosen chosen(which, rows);
-        const auto from = payloads_of(sources);
-        return ragged(chosen.picks.size(), [&](auto offsets) { fl::ragged_offsets(from, chosen.picks, offsets); },
-                      [&](auto offsets, auto values) { fl::gather_ragged(from, chosen.picks, offsets, values); });
+        const auto located = locate(sources, which, rows);
+        return ragged(located.size(), [&](auto offsets) { fl::ragged_offsets(located, offsets); },
+                      [&](auto offsets, auto values) { fl::gather_ragged(located, offsets, values); });
     }, "sources"_a, "which"_a.none(), "rows"_a,
        nb::sig("def gather_ragged(sources: list[Payloads], which: Buffer | None, rows: Buffer) -> "
                "tuple[NDArray[np.uint8], NDArray[np.int64]]"));
 
     // The objects are made while the GIL is held and filled after it is released: nobody else has seen them yet.
     m.def("gather_bytes", [](const std::vector<const BoundPayloads*>& sources, nb::object which, nb::object rows) {
-        Chosen chosen(which, rows);
-        const auto from = payloads_of(sources);
-        const std::size_t n = chosen.picks.size();
-        std::vector<std::int64_t> offsets(n + 1);
-        {
-            nb::gil_scoped_release release;
-            fl::ragged_offsets(from, chosen.picks, offsets);
-        }
+        const auto located = locate(sources, which, rows);
         nb::list list;
-        std::vector<std::uint8_t*> places(n);
-        for (std::size_t i = 0; i < n; ++i) {
-            PyObject* made = PyBytes_FromStringAndSize(nullptr, offsets[i + 1] - offsets[i]);
+        std::vector<std::uint8_t*> places;
+        for (const auto& one : located) {
+            PyObject* made = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(one.extent.raw_size));
             if (!made) throw nb::python_error();
-            places[i] = reinterpret_cast<std::uint8_t*>(PyBytes_AS_STRING(made));
+            places.push_back(reinterpret_cast<std::uint8_t*>(PyBytes_AS_STRING(made)));
             list.append(nb::steal(made));
         }
         {
             nb::gil_scoped_release release;
-            fl::for_each_pick(from, chosen.picks, [&](std::size_t i, const fl::Payloads* source, std::uint64_t row) {
-                if (!source) return;
-                const auto extent = source->extent(row);
-                if (extent.raw_size != static_cast<std::uint64_t>(offsets[i + 1] - offsets[i]))
-                    throw fl::Failure("size", "the payload changed while it was read");
-                source->read(extent, {places[i], extent.raw_size});
+            fl::for_each(located, [&](std::size_t i, const fl::Payloads* source, const fl::Extent& extent) {
+                if (source) source->read(extent, {places[i], extent.raw_size});
             });
         }
         return list;
@@ -373,17 +368,13 @@ void bind_images(nb::module_& m) {
 
     m.def("image_decode_many", [](int kind, const std::vector<const BoundPayloads*>& sources, nb::object which,
                                   nb::object rows, nb::object shapes) {
-        Chosen chosen(which, rows);
-        Buffer wanted(shapes);
-        const auto from = payloads_of(sources);
+        Buffer buffer(shapes);
+        const auto wanted = buffer.as<fl::ImageShape>();
+        const auto located = locate(sources, which, rows);
         const auto images = static_cast<fl::ImageKind>(kind);
-        return ragged(chosen.picks.size(),
-                      [&](auto offsets) {
-                          fl::image_offsets(images, from, chosen.picks, wanted.as<fl::ImageShape>(), offsets);
-                      },
+        return ragged(located.size(), [&](auto offsets) { fl::image_offsets(images, located, wanted, offsets); },
                       [&](auto offsets, auto values) {
-                          fl::image_decode_many(images, from, chosen.picks, wanted.as<fl::ImageShape>(), offsets,
-                                                values);
+                          fl::image_decode_many(images, located, wanted, offsets, values);
                       });
     }, "kind"_a, "sources"_a, "which"_a.none(), "rows"_a, "shapes"_a,
        nb::sig("def image_decode_many(kind: int, sources: list[Payloads], which: Buffer | None, rows: Buffer, "

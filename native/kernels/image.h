@@ -31,11 +31,11 @@ std::vector<std::uint8_t> jpeg_encode(Bytes pixels, const ImageShape& shape, int
 std::vector<std::uint8_t> png_encode(Bytes pixels, const ImageShape& shape, int level);
 
 // Where each picked image goes when they lie one behind the other: picks + 1 offsets, with claims checked.
-void image_offsets(ImageKind kind, Sources sources, const Picks& picks, std::span<const ImageShape> shapes,
+void image_offsets(ImageKind kind, std::span<const Located> located, std::span<const ImageShape> shapes,
                    std::span<std::int64_t> offsets);
 
 // Decodes each picked payload to its own place: offsets[i] .. offsets[i + 1] in `out`.
-void image_decode_many(ImageKind kind, Sources sources, const Picks& picks, std::span<const ImageShape> shapes,
+void image_decode_many(ImageKind kind, std::span<const Located> located, std::span<const ImageShape> shapes,
                        std::span<const std::int64_t> offsets, MutableBytes out);
 
 // Throws unless `size` encoded bytes could hold an image of this shape: checked before pixels are allocated, so that

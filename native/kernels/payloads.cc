@@ -3,6 +3,7 @@
 #include "crc32c.h"
 
 namespace fl {
+
 Payloads::Payloads(Bytes file, const Table& extents, std::uint64_t data_begin, std::uint64_t data_end)
     : file_(file), extents_(extents), data_begin_(data_begin), data_end_(data_end) {
     if (extents.row_size() != sizeof(Extent)) throw Failure("format", "an extent has 32 bytes");
@@ -42,30 +43,31 @@ Bytes Payloads::view(const Extent& extent, std::vector<std::uint8_t>& scratch) c
     return scratch;
 }
 
-void Payloads::prefetch_payload(std::uint64_t row) const {
-    if (row >= extents_.rows()) return;
-    Extent extent;
-    try {
-        extent = load<Extent>(extents_.at(row).data());
-    } catch (const Failure&) {
-        return;  // told when the row itself is read
+std::vector<Located> locate(Sources sources, const Picks& picks) {
+    std::vector<Located> located(picks.size());
+    for (std::size_t i = 0; i < picks.size(); ++i) {
+        if (picks.rows[i] < 0) continue;
+        try {
+            if (picks.source(i) >= sources.size()) throw Failure("index", "no such source");
+            located[i].source = sources[picks.source(i)];
+            located[i].extent = located[i].source->extent(static_cast<std::uint64_t>(picks.rows[i]));
+        } catch (Failure& failure) {
+            failure.position = static_cast<std::int64_t>(i);
+            throw;
+        }
     }
-    if (extent.pointer >= file_.size()) return;
-    const std::uint8_t* at = file_.data() + extent.pointer;
-    __builtin_prefetch(at);
-    __builtin_prefetch(at + 64);
+    return located;
 }
 
-void gather_fixed(Sources sources, const Picks& picks, std::size_t row_bytes, MutableBytes out) {
-    if (row_bytes ? out.size() / row_bytes != picks.size() || out.size() % row_bytes : !out.empty())
+void gather_fixed(std::span<const Located> located, std::size_t row_bytes, MutableBytes out) {
+    if (row_bytes ? out.size() / row_bytes != located.size() || out.size() % row_bytes : !out.empty())
         throw Failure("format", "the output has the wrong size");
-    for_each_pick(sources, picks, [&](std::size_t i, const Payloads* source, std::uint64_t row) {
+    for_each(located, [&](std::size_t i, const Payloads* source, const Extent& extent) {
         const auto to = out.subspan(i * row_bytes, row_bytes);
         if (!source) {
             if (row_bytes) std::memset(to.data(), 0, row_bytes);
             return;
         }
-        const auto extent = source->extent(row);
         if (extent.raw_size != row_bytes)
             throw Failure("size", "the payload has " + std::to_string(extent.raw_size) + " bytes, not " +
                                       std::to_string(row_bytes));
@@ -73,20 +75,18 @@ void gather_fixed(Sources sources, const Picks& picks, std::size_t row_bytes, Mu
     });
 }
 
-void ragged_offsets(Sources sources, const Picks& picks, std::span<std::int64_t> offsets) {
-    if (offsets.size() != picks.size() + 1) throw Failure("format", "the offsets have the wrong size");
+void ragged_offsets(std::span<const Located> located, std::span<std::int64_t> offsets) {
+    if (offsets.size() != located.size() + 1) throw Failure("format", "the offsets have the wrong size");
     offsets[0] = 0;
-    for_each_pick(sources, picks, [&](std::size_t i, const Payloads* source, std::uint64_t row) {
-        const auto size = source ? static_cast<std::int64_t>(source->extent(row).raw_size) : 0;
-        if (__builtin_add_overflow(offsets[i], size, &offsets[i + 1])) throw Failure("size", "the batch is too large");
-    });
+    for (std::size_t i = 0; i < located.size(); ++i)
+        if (__builtin_add_overflow(offsets[i], static_cast<std::int64_t>(located[i].extent.raw_size), &offsets[i + 1]))
+            throw Failure("size", "the batch is too large");
 }
 
-void gather_ragged(Sources sources, const Picks& picks, std::span<const std::int64_t> offsets, MutableBytes values) {
-    if (offsets.size() != picks.size() + 1) throw Failure("format", "the offsets have the wrong size");
-    for_each_pick(sources, picks, [&](std::size_t i, const Payloads* source, std::uint64_t row) {
+void gather_ragged(std::span<const Located> located, std::span<const std::int64_t> offsets, MutableBytes values) {
+    if (offsets.size() != located.size() + 1) throw Failure("format", "the offsets have the wrong size");
+    for_each(located, [&](std::size_t i, const Payloads* source, const Extent& extent) {
         if (!source) return;
-        const auto extent = source->extent(row);
         const auto begin = static_cast<std::uint64_t>(offsets[i]);
         if (begin > values.size() || extent.raw_size > values.size() - begin)
             throw Failure("size", "the payload outgrows its place");

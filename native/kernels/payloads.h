@@ -2,6 +2,7 @@
 // extent against the file's bounds and the bytes against their CRC32C.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "codec.h"
@@ -38,8 +39,11 @@ public:
     // The same without a copy where nothing is compressed; otherwise through `scratch`.
     Bytes view(const Extent& extent, std::vector<std::uint8_t>& scratch) const;
 
-    void prefetch_extent(std::uint64_t row) const { extents_.prefetch(row); }
-    void prefetch_payload(std::uint64_t row) const;
+    // Starts loading the payload's beginning; beyond that the CPU's own prefetching has long caught on.
+    void prefetch(const Extent& extent) const {
+        const auto size = std::min<std::uint64_t>(extent.size, 4096);
+        for (std::size_t i = 0; i < size; i += 64) __builtin_prefetch(file_.data() + extent.pointer + i, 0, 1);
+    }
 
 private:
     Bytes unchecked(const Extent& extent) const { return file_.subspan(extent.pointer, extent.size); }
@@ -52,28 +56,23 @@ private:
 
 using Sources = std::span<const Payloads* const>;
 
-inline const Payloads& source_of(Sources sources, const Picks& picks, std::size_t i) {
-    const auto source = picks.source(i);
-    if (source >= sources.size()) throw Failure("index", "no such source");
-    return *sources[source];
-}
+// A pick, found: the source is null where the row is negative.
+struct Located {
+    const Payloads* source = nullptr;
+    Extent extent{};
+};
 
-// Calls `use(i, source, row)` for each pick (source is null where the row is negative), loading what comes next ahead
-// of time, and stamps failures with their position.
+// All extents at once, so that their cache misses overlap. Throws Failure with its position.
+std::vector<Located> locate(Sources sources, const Picks& picks);
+
+// Calls `use(i, source, extent)` for each and stamps failures with their position. While one payload is used, the one
+// after the next is on its way to the second-level cache (nearer or farther measured slower).
 template <class Use>
-void for_each_pick(Sources sources, const Picks& picks, Use use) {
-    constexpr std::size_t kExtentsAhead = 16, kPayloadsAhead = 4;
-    const auto row_at = [&](std::size_t i) { return static_cast<std::uint64_t>(picks.rows[i]); };
-    for (std::size_t i = 0; i < picks.size(); ++i) {
-        if (i + kExtentsAhead < picks.size() && picks.rows[i + kExtentsAhead] >= 0)
-            source_of(sources, picks, i + kExtentsAhead).prefetch_extent(row_at(i + kExtentsAhead));
-        if (i + kPayloadsAhead < picks.size() && picks.rows[i + kPayloadsAhead] >= 0)
-            source_of(sources, picks, i + kPayloadsAhead).prefetch_payload(row_at(i + kPayloadsAhead));
+void for_each(std::span<const Located> located, Use use) {
+    for (std::size_t i = 0; i < located.size(); ++i) {
+        if (i + 2 < located.size() && located[i + 2].source) located[i + 2].source->prefetch(located[i + 2].extent);
         try {
-            if (picks.rows[i] < 0)
-                use(i, nullptr, 0);
-            else
-                use(i, &source_of(sources, picks, i), row_at(i));
+            use(i, located[i].source, located[i].extent);
         } catch (Failure& failure) {
             failure.position = static_cast<std::int64_t>(i);
             throw;
@@ -82,11 +81,11 @@ void for_each_pick(Sources sources, const Picks& picks, Use use) {
 }
 
 // Payloads of `row_bytes` bytes each, one behind the other. A payload of another size is Failure "size".
-void gather_fixed(Sources sources, const Picks& picks, std::size_t row_bytes, MutableBytes out);
+void gather_fixed(std::span<const Located> located, std::size_t row_bytes, MutableBytes out);
 
 // Payloads of any size: offsets[i] .. offsets[i + 1] is payload i in `values`. The first call sizes, the second fills.
-void ragged_offsets(Sources sources, const Picks& picks, std::span<std::int64_t> offsets);
-void gather_ragged(Sources sources, const Picks& picks, std::span<const std::int64_t> offsets, MutableBytes values);
+void ragged_offsets(std::span<const Located> located, std::span<std::int64_t> offsets);
+void gather_ragged(std::span<const Located> located, std::span<const std::int64_t> offsets, MutableBytes values);
 
 // Every damaged payload of rows [begin, end): read and decompressed, not decoded.
 struct Damage {

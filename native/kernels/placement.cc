@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t kMaxAlignment = 64;
 constexpr std::uint64_t kSmallShare = 32;    // a record up to page_size / 32 never straddles a page
-constexpr std::uint64_t kPaddingShare = 32;  // a larger one only while padding stays under payload / 32
+constexpr std::uint64_t kPaddingShare = 32;  // a larger one only while padding stays under payload / 32, ...
 
 constexpr std::uint64_t align_up(std::uint64_t at, std::uint64_t to) { return (at + to - 1) & ~(to - 1); }
 
@@ -59,13 +59,14 @@ std::size_t place(std::span<const std::uint64_t> sizes, std::size_t fields, std:
             const auto next = align_up(cursor.at, page_size);
             const auto length = lay(mine, next, out).end - next;
             const bool small = length <= page_size / kSmallShare;
-            const auto padding = cursor.padding + (next - cursor.at);
+            // ... counting the gap that a small record may still leave at the end of the page: see "Padding".
+            const auto padding = cursor.padding + (next - cursor.at) + page_size / kSmallShare;
             const bool affordable = length <= page_size && padding * kPaddingShare <= cursor.payload + payload;
             laid = lay(mine, small || affordable ? next : cursor.at, out);
         }
         const bool first = cursor.payload + cursor.padding == 0;
         if (laid.end > limit && !first) return i;
-        starts[i] = payload ? laid.begin : cursor.at;
+        starts[i] = payload ? laid.begin : cursor.at - (cursor.at != 0);
         cursor.padding += laid.end - cursor.at - payload;
         cursor.payload += payload;
         cursor.at = laid.end;

@@ -17,8 +17,9 @@ struct Cursor {
 };
 
 // Places `samples` rows of `fields` sizes each. Writes an offset for each size and, for each sample, where its record
-// begins. Stops before the first sample that would end past `limit` unless it is the first of the file
-// (payload + padding == 0). Returns how many samples were placed.
+// begins; a sample without payload counts with the byte before it, since none may follow. Stops before the first
+// sample that would end past `limit` unless it is the first of the file (payload + padding == 0). Returns how many
+// samples were placed.
 std::size_t place(std::span<const std::uint64_t> sizes, std::size_t fields, std::uint64_t page_size,
                   std::uint64_t limit, Cursor& cursor, std::span<std::uint64_t> offsets,
                   std::span<std::uint64_t> starts);

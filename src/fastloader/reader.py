@@ -27,6 +27,7 @@ class _Column:
         self.name = name
         self.field = field
         self.decoder: Decoder = field.get_decoder_class()(field)
+        self.batch = self.decoder.batch if isinstance(self.decoder, BatchDecoder) else None
         self.metadata_type = field.metadata_type
 
 
@@ -94,9 +95,7 @@ class DatasetReader:
             yield self.read_sample(index)
 
     def __contains__(self, key: object) -> bool:
-        if not isinstance(key, str | bytes):
-            return False
-        return self.has_keys and self.dataset.find(key_bytes(key)) is not None
+        return isinstance(key, str | bytes) and self.has_keys and self._find(key) is not None
 
     def __enter__(self) -> DatasetReader:
         return self
@@ -116,10 +115,16 @@ class DatasetReader:
         """The number of the sample with this key."""
         if not self.has_keys:
             raise KeyNotFoundError("the samples have no keys", path=self.path, hint="write them with keys=True")
-        found = self.dataset.find(key_bytes(key))
+        found = self._find(key)
         if found is None:
             raise KeyNotFoundError(f"no sample has the key {key!r}", path=self.path)
         return found
+
+    def _find(self, key: Key) -> int | None:
+        try:
+            return self.dataset.find(key_bytes(key))
+        except UnicodeEncodeError:  # text that no key can be
+            return None
 
     def key_of(self, index: int) -> str:
         """The key of a sample, as text (undecodable bytes as surrogates, as in file names)."""
@@ -185,14 +190,14 @@ class DatasetReader:
                     valid = None
                 else:
                     rows = np.where(valid, rows, -1)
-            if isinstance(column.decoder, BatchDecoder):
+            if column.batch is not None:
                 metadata = np.zeros(len(rows), column.metadata_type)
                 if column.metadata_type.itemsize:
                     tables = [file.table(Kind.METADATA, column.number) for file in files]
                     kernels.take([t for t in tables if t is not None], which, rows, metadata.view(np.uint8))
                 sources = [file.payloads(column.number) for file in files] if column.field.has_payload else []
                 payloads = PayloadBatch([s for s in sources if s is not None], which, rows)
-                values = column.decoder.batch(metadata, payloads)
+                values = column.batch(metadata, payloads)
             else:
                 present = samples if valid is None else samples[valid]
                 found = [self.read_sample(int(i), [column.name])[column.name] for i in present]
@@ -244,8 +249,10 @@ class DatasetReader:
         array = np.asarray(indices)
         if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
             raise TypeError("indices are a one-dimensional sequence of whole numbers")
+        if array.dtype.kind == "u" and array.size and int(array.max()) >= len(self):
+            raise IndexError(f"sample {array.max()} of a dataset of {len(self)}")  # before it wraps around below
         samples = np.ascontiguousarray(array, np.int64)
-        if samples.size and (int(samples.max()) >= len(self) or int(samples.min()) < 0):
+        if samples.size and samples.view(np.uint64).max() >= len(self):  # negative numbers look huge
             samples = np.where(samples < 0, samples + len(self), samples)
             bad = (samples < 0) | (samples >= len(self))
             if bad.any():

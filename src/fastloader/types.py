@@ -95,15 +95,15 @@ def stack(values: Sequence[Any]) -> Any:
     first = values[0]
     if isinstance(first, np.ndarray):
         same = all(isinstance(v, np.ndarray) and v.shape == first.shape and v.dtype == first.dtype for v in values)
-        return np.stack(values) if same else list(values)
+        return np.stack(values, dtype=first.dtype) if same else list(values)  # or it would change the byte order
     if isinstance(first, bool | int | float | np.generic) and all(type(v) is type(first) for v in values):
         return np.array(values)
     return list(values)
 
 
 def mask_missing(values: Any, valid: NDArray[np.bool_]) -> Any:
-    """Mark what is missing: a masked array where ``values`` is an array, ``None`` in a list."""
-    if isinstance(values, np.ndarray):
+    """Mark what is missing: a masked array where ``values`` is an array with something to mask, ``None`` in a list."""
+    if isinstance(values, np.ndarray) and values.size:
         missing = ~valid.reshape((-1,) + (1,) * (values.ndim - 1))
         return np.ma.MaskedArray(values, mask=np.broadcast_to(missing, values.shape))
     return [value if good else None for value, good in zip(values, valid, strict=True)]

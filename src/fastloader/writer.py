@@ -14,10 +14,11 @@ from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import FormatError, SampleError, StoreError
-from fastloader.fields import Encoded, Field
+from fastloader.fields import BY_TYPE_ID, Encoded, Field
 from fastloader.formats.fld import Chunk, Column, Dataset, FieldSpec, is_sharded
 from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, MIN_PAGE_SIZE
 from fastloader.formats.fld.target import AppendTarget, FileTarget, FolderTarget, Target, concatenate_shards
@@ -26,7 +27,6 @@ from fastloader.types import Buffer, Key, SampleLike, byte_view, key_bytes, pars
 
 CHUNK_SAMPLES = 256
 CHUNK_BYTES = 4 << 20
-_NO_VALUE = Encoded()
 
 Compression = str | None | Mapping[str, str | None]
 
@@ -72,6 +72,7 @@ class DatasetWriter:
         mode: Literal["w", "a"] = "w",
     ) -> None:
         self._closed = True  # until everything below has worked
+        self._failure: BaseException | None = None
         if mode not in ("w", "a"):
             raise ValueError(f"mode={mode!r}: 'w' writes anew, 'a' adds to what is there")
         target_path = Path(path)
@@ -91,6 +92,7 @@ class DatasetWriter:
         self._existing = existing
         self._names = [spec.name for spec in self._specs]
         self._known = frozenset(self._names)
+        self._prepare = [spec.field.prepare for spec in self._specs]
         self._target: Target
         if existing is not None:
             self._target = AppendTarget(existing, self._specs, pages, keys=self._keyed, shard_size=limit)
@@ -123,7 +125,8 @@ class DatasetWriter:
         if key is not None:
             self._sample_keys.append(self._fresh_key(key, number))
         self._samples.append(values)
-        self._bytes += sum(_size_of(value) for value in values)
+        for value in values:
+            self._bytes += len(value) if type(value) is bytes else _size_of(value)
         self.num_samples += 1
         if len(self._samples) >= CHUNK_SAMPLES or self._bytes >= CHUNK_BYTES:
             self._submit_samples()
@@ -162,8 +165,11 @@ class DatasetWriter:
                 advance(len(numbers))
 
     def close(self) -> None:
-        """Finish and publish. After an error, nothing is published and closing again does nothing."""
+        """Finish and publish. After an error in a sample nothing is published, and closing raises it again, once."""
         if self._closed:
+            failure, self._failure = self._failure, None
+            if failure is not None:
+                raise failure
             return
         try:
             self._submit_samples()
@@ -194,9 +200,9 @@ class DatasetWriter:
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):
-            warnings.warn("a DatasetWriter was never closed; nothing was published", ResourceWarning, stacklevel=1)
             with contextlib.suppress(Exception):
                 self.abort()
+            warnings.warn("a DatasetWriter was never closed; nothing was published", ResourceWarning, stacklevel=1)
 
     def _stop(self) -> None:
         self._closed = True
@@ -207,6 +213,8 @@ class DatasetWriter:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _check_open(self) -> None:
+        if self._failure is not None:
+            raise self._failure
         if self._closed:
             raise ValueError("this writer is closed")
 
@@ -222,16 +230,21 @@ class DatasetWriter:
                 raise SampleError(f"has {len(raw)} values for {len(self._names)} fields", sample=number)
         else:
             raise SampleError(f"is a {type(sample).__name__}; give a mapping or the values in order", sample=number)
-        values = []
-        for spec, value in zip(self._specs, raw, strict=True):
-            try:
-                values.append(None if value is None else spec.field.prepare(value))
-            except Exception as error:
-                raise _bad_value(error, number, spec.name) from error
+        values: list[Any] = []
+        try:
+            for prepare, value in zip(self._prepare, raw, strict=True):
+                values.append(None if value is None else prepare(value))
+        except Exception as error:
+            raise _bad_value(error, number, self._names[len(values)]) from error
         return values
 
     def _fresh_key(self, key: Key, number: int) -> bytes:
-        encoded = key_bytes(key)
+        if not isinstance(key, str | bytes):
+            raise SampleError(f"has the key {key!r}; a key is text or bytes", sample=number)
+        try:
+            encoded = key_bytes(key)
+        except UnicodeEncodeError as error:
+            raise SampleError(f"has a key that is no UTF-8: {error}", sample=number) from error
         if self._existing is not None and self._existing.find(encoded) is not None:
             raise SampleError(f"key {key!r} is in the dataset already", sample=number, hint="keys are unique")
         return encoded
@@ -258,12 +271,18 @@ class DatasetWriter:
 
     def _submit(self, job: Callable[[], Chunk]) -> None:
         """Run a job, now or in the pool; results are stored in the order of submission."""
-        if self._pool is None:
-            self._target.append(job())
-            return
-        while len(self._in_flight) >= self._max_in_flight:
-            self._store_next()
-        self._in_flight.append(self._pool.submit(job))
+        try:
+            if self._pool is None:
+                self._target.append(job())
+                return
+            while len(self._in_flight) >= self._max_in_flight:
+                self._store_next()
+            self._in_flight.append(self._pool.submit(job))
+        except BaseException as error:
+            # The samples of the job are gone with it. Going on would publish a dataset with a hole.
+            self._failure = error
+            self.abort()
+            raise
 
     def _store_next(self) -> None:
         self._target.append(self._in_flight.popleft().result())
@@ -277,41 +296,71 @@ class DatasetWriter:
 
 
 def _encode_column(spec: FieldSpec, values: list[Any], first: int) -> Column:
+    """One field of a run of samples. What numpy can do for all of them at once is left to the end."""
     field = spec.field
-    count = len(values)
-    column = Column(
-        np.zeros(count, field.metadata_type), np.ones(count, np.bool_), [], np.zeros(count, np.uint64),
-        np.zeros(count, np.uint8),
-    )  # fmt: skip
-    has_metadata = field.metadata_type.itemsize > 0
-    for i, value in enumerate(values):
-        encoded = _NO_VALUE
-        if value is None:
-            column.valid[i] = False
-        else:
+    rows: list[tuple[Any, ...]] = []
+    payloads: list[Buffer] = []
+    raw_sizes: list[int] = []
+    codecs: list[int] = []
+    blank = np.zeros((), field.metadata_type).item()
+    try:
+        for value in values:
+            encoded = Encoded(blank) if value is None else field.encode(value)
+            rows.append(encoded.metadata)
+            if field.has_payload:
+                payload: Buffer = encoded.payload
+                payload = payload if type(payload) is bytes else byte_view(payload)
+                raw_sizes.append(len(payload))
+                payload, codec = _compressed(spec, payload)
+                payloads.append(payload)
+                codecs.append(codec)
+    except Exception as error:
+        raise _bad_value(error, first + len(codecs if field.has_payload else rows), spec.name) from error
+    return Column(
+        _metadata(spec, rows, first),
+        np.fromiter((value is not None for value in values), np.bool_, len(values)),
+        payloads,
+        np.array(raw_sizes, np.uint64),
+        np.array(codecs, np.uint8),
+    )
+
+
+def _metadata(spec: FieldSpec, rows: list[tuple[Any, ...]], first: int) -> NDArray[Any]:
+    """The metadata rows as one array; a row that does not fit its type is named."""
+    dtype = spec.field.metadata_type
+    if dtype.itemsize == 0:
+        return np.zeros(len(rows), dtype)
+    try:
+        return np.array(rows, dtype)
+    except Exception:
+        for i, row in enumerate(rows):
             try:
-                encoded = field.encode(value)
-                if has_metadata:
-                    column.metadata[i] = encoded.metadata
+                np.zeros(1, dtype)[0] = row
             except Exception as error:
                 raise _bad_value(error, first + i, spec.name) from error
-        if not field.has_payload:
-            continue
-        payload: Buffer = encoded.payload
-        size = byte_view(payload).nbytes
-        column.raw_sizes[i] = size
-        if spec.codec and size:
-            packed = kernels.compress(payload, spec.codec, spec.level)
-            if len(packed) < size:
-                payload, column.codecs[i] = packed, spec.codec
-        column.payloads.append(payload)
-    return column
+        raise
+
+
+def _compressed(spec: FieldSpec, payload: bytes | memoryview) -> tuple[bytes | memoryview, int]:
+    """The payload in the field's compression, where that makes it smaller, and the compression used."""
+    if spec.codec and len(payload):
+        packed = kernels.compress(payload, spec.codec, spec.level)
+        if len(packed) < len(payload):
+            return packed, spec.codec
+    return payload, 0
 
 
 def _bad_value(error: Exception, sample: int, field: str) -> SampleError:
     if isinstance(error, SampleError):
+        if error.sample is None:
+            error.sample, error.field = sample, field
         return error
-    detail = str(error) if isinstance(error, ValueError | TypeError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, kernels.Failure):
+        detail = error.args[1]
+    elif isinstance(error, ValueError | TypeError):
+        detail = str(error)
+    else:
+        detail = f"{type(error).__name__}: {error}"
     return SampleError(detail, sample=sample, field=field)
 
 
@@ -325,9 +374,14 @@ def _wrong_names(given: set[str], known: set[str], sample: int) -> SampleError:
 
 
 def _size_of(value: Any) -> int:
-    if isinstance(value, np.ndarray):
-        return value.nbytes
-    return len(value) if isinstance(value, bytes) else 64
+    """About how much memory a value holds, so that a chunk is cut before it holds too much."""
+    if isinstance(value, bytes | str):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(map(_size_of, value.values()))
+    if isinstance(value, list | tuple):
+        return sum(map(_size_of, value))
+    return getattr(value, "nbytes", 64)
 
 
 def _check_page_size(size: int) -> int:
@@ -343,12 +397,13 @@ def _specs(fields: Mapping[str, Field] | None, compression: Compression, existin
         if there is None:
             raise ValueError("fields=None: only a writer that adds to an existing dataset may leave them out")
         fields = {spec.name: spec.field for spec in there}
+    if not isinstance(fields, Mapping):
+        raise TypeError(f"fields is a {type(fields).__name__}; give a mapping from name to field")
     if not fields:
         raise ValueError("a dataset has at least one field")
     for name, field in fields.items():
-        if not isinstance(field, Field):
-            raise TypeError(f"field {name!r} is a {type(field).__name__}; give an instance of a Field, like IntField()")
-    if there is not None and [(s.name, s.field) for s in there] != list(fields.items()):
+        _check_field(name, field)
+    if there is not None and _schema(there) != [(n, type(f), f.to_binary()) for n, f in fields.items()]:
         has = {spec.name: spec.field for spec in there}
         raise ValueError(f"the dataset has the fields {has}, not {dict(fields)}")
     if isinstance(compression, Mapping):
@@ -363,10 +418,28 @@ def _specs(fields: Mapping[str, Field] | None, compression: Compression, existin
     return [FieldSpec(name, field, *kernels.codec_id(by_name.get(name))) for name, field in fields.items()]
 
 
+def _check_field(name: Any, field: Any) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"field name {name!r} is a {type(name).__name__}; a name is text")
+    if not isinstance(field, Field):
+        raise TypeError(f"field {name!r} is a {type(field).__name__}; give an instance of a Field, like IntField()")
+    if field.type_id and BY_TYPE_ID.get(field.type_id) is not type(field):
+        raise TypeError(
+            f"field {name!r}: type id {field.type_id} is not registered for {type(field).__name__}, so it would be "
+            f"read back as another class; use @register_type(id) on it"
+        )
+
+
+def _schema(specs: Sequence[FieldSpec]) -> list[tuple[str, type[Field], bytes]]:
+    """What must agree for samples to stand in one dataset: names, types and options."""
+    return [(spec.name, type(spec.field), spec.field.to_binary()) for spec in specs]
+
+
 def concatenate(path: str | os.PathLike[str], sources: Sequence[str | os.PathLike[str]]) -> None:
     """Make a dataset at ``path`` of all samples of ``sources``, in order, without copying: a manifest that names them.
 
-    The sources must stay where they are, relative to ``path``, and have the same fields.
+    The sources must stay where they are, relative to ``path``, and have the same fields. A key that two sources share
+    finds the sample of the first.
     """
     if not sources:
         raise ValueError("nothing to concatenate")
@@ -375,7 +448,7 @@ def concatenate(path: str | os.PathLike[str], sources: Sequence[str | os.PathLik
         raise StoreError("is there already and is no folder of shards", path=target, hint="choose another name")
     datasets = [Dataset(Path(source)) for source in sources]
     for dataset in datasets[1:]:
-        if [(s.name, s.field) for s in dataset.specs()] != [(s.name, s.field) for s in datasets[0].specs()]:
+        if _schema(dataset.specs()) != _schema(datasets[0].specs()):
             raise FormatError(f"has other fields than {datasets[0].path}", path=dataset.path)
         if dataset.has_keys != datasets[0].has_keys:
             raise FormatError(f"differs from {datasets[0].path} in having keys", path=dataset.path)

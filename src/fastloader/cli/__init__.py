@@ -1,1 +1,35 @@
-"""The command line."""
+"""The command line: look into datasets and check them. ``docs/reference/cli.md`` describes it."""
+
+from __future__ import annotations
+
+import click
+
+from fastloader import __version__
+from fastloader.cli import cat, info, ls, verify
+from fastloader.cli.program import Program
+
+__all__ = ["main"]
+
+
+_OVERVIEW = """Look into .fld datasets and check them.
+
+A DATASET is a .fld file or a folder of shards.
+
+\b
+fastloader info train.fld             what is in it
+fastloader ls train.fld               its samples, a line each
+fastloader cat train.fld 0 image      one value, as it is stored
+fastloader verify train.fld           is everything intact?
+
+Exit status: 0 all good, 1 something is damaged, 2 wrong usage or nothing of that name.
+"""
+
+
+@click.group(cls=Program, help=_OVERVIEW, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="fastloader", message="%(prog)s %(version)s")
+def main() -> None:
+    """Run a command."""
+
+
+for module in (info, ls, cat, verify):
+    main.add_command(module.command)

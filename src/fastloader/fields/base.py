@@ -16,6 +16,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from math import prod
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -59,8 +60,7 @@ class PayloadBatch:
     def fixed(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """All payloads as one array (batch, *shape); each must have exactly that many bytes."""
         out = np.empty((len(self.rows), *shape), dtype)
-        row_bytes = out.itemsize * int(np.prod(shape, dtype=np.int64))
-        kernels.gather_fixed(self.sources, self.which, self.rows, row_bytes, out.reshape(-1).view(np.uint8))
+        kernels.gather_fixed(self.sources, self.which, self.rows, prod(shape) * out.itemsize, out)
         return out
 
     def ragged(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

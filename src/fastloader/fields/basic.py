@@ -64,10 +64,10 @@ class FloatField(Field):
         return np.dtype([("value", "<f8")])
 
     def encode(self, value: Any) -> Encoded:
-        """Takes anything ``float`` takes, except text."""
+        """Takes anything ``float`` takes, except text; an array of one element counts as that element."""
         if isinstance(value, str | bytes):
             raise TypeError("expected a number, got text")
-        return Encoded((float(value),))
+        return Encoded((float(value.item() if isinstance(value, np.ndarray | np.generic) else value),))
 
     def get_decoder_class(self) -> type[Decoder]:
         """Reads floats."""
@@ -92,13 +92,19 @@ class BytesField(Field):
 
     type_id: ClassVar[int] = TypeId.BYTES
 
-    def encode(self, value: Any) -> Encoded:
-        """Takes bytes, bytearray, memoryview or a uint8 array."""
+    def prepare(self, value: Any) -> bytes:
+        """The bytes, in our own memory."""
+        if isinstance(value, bytes):
+            return value
         if isinstance(value, str):
             raise TypeError("expected bytes, got str; encode it first, or use JSONField")
         if isinstance(value, np.ndarray) and value.dtype != np.uint8:
             raise TypeError(f"expected bytes or a uint8 array, got an array of {value.dtype}; use NDArrayField")
-        return Encoded(payload=value if isinstance(value, bytes) else bytes(memoryview(value).cast("B")))
+        return memoryview(value).tobytes()
+
+    def encode(self, value: Any) -> Encoded:
+        """Takes bytes, a uint8 array, or any other buffer: bytearray, memoryview, mmap."""
+        return Encoded(payload=self.prepare(value))
 
     def get_decoder_class(self) -> type[Decoder]:
         """Reads bytes."""
@@ -124,7 +130,10 @@ class JSONDecoder(Decoder):
 
 @dataclass(frozen=True, slots=True)
 class JSONField(Field):
-    """Anything JSON can say: text, numbers, lists, dictionaries. Stored as UTF-8; batches are lists."""
+    """Anything JSON can say: text, numbers, lists, dictionaries. Stored as UTF-8; batches are lists.
+
+    ``None`` is a missing value here as in every field; inside lists and dictionaries it is JSON's null.
+    """
 
     type_id: ClassVar[int] = TypeId.JSON
 

@@ -42,6 +42,11 @@ def own_pixels(value: Any) -> Any:
     return np.array(value)
 
 
+def _pixels(value: Any) -> Any:
+    """What ``own_pixels`` made, as it is; anything else through it."""
+    return value if isinstance(value, np.ndarray | bytes) else own_pixels(value)
+
+
 def _as_hwc(value: Any, channels: tuple[int, ...], dtypes: tuple[type[Any], ...]) -> NDArray[Any]:
     array = np.asarray(value)
     if array.dtype.type not in dtypes:
@@ -54,7 +59,7 @@ def _as_hwc(value: Any, channels: tuple[int, ...], dtypes: tuple[type[Any], ...]
         raise ValueError(f"expected (height, width) or (height, width, {wanted}), got {array.shape}")
     if 0 in array.shape:
         raise ValueError(f"an image without pixels: {array.shape}")
-    return np.ascontiguousarray(array)
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("="))
 
 
 class RawImageDecoder(Decoder):
@@ -105,7 +110,7 @@ class RawImageField(Field):
 
     def encode(self, value: Any) -> Encoded:
         """Takes an array or a PIL image of exactly this size."""
-        pixels = _as_hwc(own_pixels(value), (self.channels,), (np.dtype(self.dtype).type,))
+        pixels = _as_hwc(_pixels(value), (self.channels,), (np.dtype(self.dtype).type,))
         if pixels.shape != self.shape:
             raise ValueError(f"expected an image of {self.shape}, got {pixels.shape}; resize it first")
         return Encoded(payload=pixels.reshape(-1).view(np.uint8))
@@ -200,7 +205,7 @@ class JPEGImageField(Field):
 
     def encode(self, value: Any) -> Encoded:
         """JPEG bytes pass through; pixels are encoded."""
-        value = own_pixels(value)
+        value = _pixels(value)
         if not isinstance(value, bytes):
             pixels = _as_hwc(value, (1, 3), (np.uint8,))
             height, width, channels = pixels.shape
@@ -243,7 +248,7 @@ class PNGImageField(Field):
 
     def encode(self, value: Any) -> Encoded:
         """PNG bytes pass through; pixels are encoded."""
-        value = own_pixels(value)
+        value = _pixels(value)
         if not isinstance(value, bytes):
             pixels = _as_hwc(value, (1, 2, 3, 4), (np.uint8, np.uint16))
             height, width, channels = pixels.shape

@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from fastloader.errors import FormatError
 from fastloader.fields.base import NO_METADATA, Decoder, Encoded, Field, PayloadBatch, ReadFunction
-from fastloader.types import TypeId, stack
+from fastloader.types import TypeId
 
 MAX_DIMENSIONS = 8
 
@@ -30,6 +30,29 @@ def _dtype_from_json(descr: Any) -> np.dtype[Any]:
     return np.lib.format.descr_to_dtype([tuples(item) for item in descr] if isinstance(descr, list) else descr)
 
 
+def _survives(dtype: np.dtype[Any]) -> bool:
+    """Whether the description in the file gives the same dtype back: not so for overlapping fields or bfloat16, say."""
+    try:
+        return _dtype_from_json(json.loads(json.dumps(_dtype_to_json(dtype)))) == dtype
+    except ValueError:
+        return False
+
+
+def _used(dtype: np.dtype[Any]) -> NDArray[np.bool_]:
+    """Which bytes of an element carry its value; the others are padding."""
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return np.tile(_used(base), prod(shape))
+    used = np.ones(dtype.itemsize, np.bool_)
+    if dtype.fields is not None:
+        used[:] = False
+        for inner, offset, *_ in dtype.fields.values():
+            used[offset : offset + inner.itemsize] = _used(inner)
+    elif dtype.char in "gG" and np.finfo(np.longdouble).nmant == 63:  # ten bytes in the room of sixteen
+        used.reshape(-1, np.dtype("g").itemsize)[:, 10:] = False
+    return used
+
+
 class NDArrayDecoder(Decoder):
     """Gives arrays; a single sample is a read-only view of the file where alignment allows."""
 
@@ -44,19 +67,26 @@ class NDArrayDecoder(Decoder):
         return array if array.flags.aligned else array.copy()
 
     def batch(self, metadata: NDArray[Any], payloads: PayloadBatch) -> Any:
-        """One array (batch, *shape) where shapes agree, else a list of arrays."""
+        """One array (batch, *shape) where shapes agree, else a list of arrays, with ``None`` for what is missing."""
         dtype = self.field.np_dtype
         if self.field.fixed_shape is not None:
             return payloads.fixed(self.field.fixed_shape, dtype)
         values, offsets = payloads.ragged()
-        sizes = np.diff(offsets)
-        arrays = []
+        shapes: list[tuple[int, ...] | None] = []
+        arrays: list[NDArray[Any] | None] = []
         for i, row in enumerate(metadata):
+            if payloads.rows[i] < 0:  # a missing value has no shape
+                shapes.append(None)
+                arrays.append(None)
+                continue
             shape = self.field.shape_of(row)
-            if payloads.rows[i] >= 0:
-                self._check(shape, int(sizes[i]))
-            arrays.append(values[offsets[i] : offsets[i + 1]].view(dtype).reshape(shape))
-        return stack(arrays)
+            data = values[offsets[i] : offsets[i + 1]]
+            self._check(shape, len(data))
+            shapes.append(shape)
+            arrays.append(data.view(dtype).reshape(shape))
+        if shapes and shapes[0] is not None and shapes.count(shapes[0]) == len(shapes):
+            return values.view(dtype).reshape(len(shapes), *shapes[0])
+        return arrays
 
     def _check(self, shape: tuple[int, ...], size: int) -> None:
         if prod(shape) * self.field.np_dtype.itemsize != size:
@@ -82,6 +112,11 @@ class NDArrayField(Field):
             raise TypeError("object arrays can't be stored; use JSONField, or BytesField with your own encoding")
         if np_dtype.itemsize == 0:
             raise TypeError(f"dtype {np_dtype} has no size; give text a length, as in 'U16'")
+        if np_dtype.subdtype is not None:
+            base, inner = np_dtype.subdtype
+            raise TypeError(f"dtype {np_dtype} has a shape of its own; give dtype={base} and {inner} as part of shape=")
+        if not _survives(np_dtype):
+            raise TypeError(f"dtype {np_dtype} can't be described in a file; store its bytes as 'V{np_dtype.itemsize}'")
         if shape is not None:
             shape = (shape,) if isinstance(shape, int) else tuple(shape)
             if len(shape) > MAX_DIMENSIONS or any(d is not None and d < 0 for d in shape):
@@ -139,8 +174,13 @@ class NDArrayField(Field):
                 raise ValueError(f"expected shape {self.shape}, got {array.shape}")
             varying = tuple(have for want, have in zip(self.shape, array.shape, strict=True) if want is None)
             metadata = (varying,) if varying else ()
-        contiguous = np.ascontiguousarray(array)
-        return Encoded(metadata, contiguous.reshape(-1).view(np.uint8) if contiguous.size else b"")
+        if not array.size:
+            return Encoded(metadata)
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        used = _used(self.np_dtype)
+        if not used.all():  # padding holds whatever was in memory, and the same values must give the same bytes
+            data = np.where(used, data.reshape(-1, len(used)), np.uint8(0)).reshape(-1)
+        return Encoded(metadata, data)
 
     def get_decoder_class(self) -> type[Decoder]:
         """Reads arrays."""

@@ -76,7 +76,8 @@ class DataLoader:
         order = self._order(epoch)
         batches = (order[i * self.batch_size : (i + 1) * self.batch_size] for i in range(len(self)))
         if self.num_workers == 0:
-            return map(self._load, batches)
+            # A generator: a StopIteration raised by user code in it is an error, not the end of the epoch.
+            return (self._load(indices) for indices in batches)
         return self._ahead(batches)
 
     def _ahead(self, batches: Iterator[NDArray[np.int64]]) -> Iterator[Any]:

@@ -6,10 +6,12 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import glob
 import mmap
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,18 +30,36 @@ class MappedFile:
     """A file mapped read-only. The mapping lives as long as anything still looks into it."""
 
     def __init__(self, path: Path) -> None:
-        with path.open("rb") as file:
-            self.size = os.fstat(file.fileno()).st_size
-            self.bytes: NDArray[np.uint8] = np.frombuffer(
-                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else b"", np.uint8
-            )
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not make us wait
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise explain(error, path) from error
+        try:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise StoreError("is no regular file", path=path, hint="check the path")
+            self.size = status.st_size
+            self.bytes: NDArray[np.uint8] = np.frombuffer(_map(fd) if self.size else b"", np.uint8)
+        finally:
+            os.close(fd)
+
+
+def _map(fd: int) -> mmap.mmap:
+    mapping = mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
+    # Where the kernel keeps file pages in 2 MiB pieces, random reads then cost far fewer page-table walks.
+    with contextlib.suppress(OSError, AttributeError):
+        mapping.madvise(mmap.MADV_HUGEPAGE)
+    return mapping
 
 
 def _aside(path: Path) -> Path:
     return path.with_name(f".{path.name}{_ASIDE}{os.getpid()}-{secrets.token_hex(4)}")
 
 
-def _explain(error: OSError, path: Path, hint: str | None = None) -> StoreError:
+def explain(error: OSError, path: Path, hint: str | None = None) -> StoreError:
+    """What the system said, with the file it concerns and, for a full disk, what to do."""
     if error.errno == errno.ENOSPC:
         hint = "the disk is full; nothing was published. Free some space or write elsewhere"
     raised = StoreError(os.strerror(error.errno or 0), path=path, hint=hint)
@@ -57,7 +77,7 @@ def _sync_directory(path: Path) -> None:
 
 def sweep(path: Path) -> None:
     """Remove what a killed writer of ``path`` left aside. What a living one holds is locked and stays."""
-    for left in path.parent.glob(f".{path.name}{_ASIDE}*"):
+    for left in path.parent.glob(f".{glob.escape(path.name)}{_ASIDE}*"):
         with contextlib.suppress(OSError):
             fd = os.open(left, os.O_RDONLY)
             try:
@@ -80,7 +100,7 @@ class AtomicFile:
         try:
             self._fd = os.open(self._aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         except OSError as error:
-            raise _explain(error, path) from error
+            raise explain(error, path) from error
         fcntl.flock(self._fd, fcntl.LOCK_EX)
         self._open = True
 
@@ -93,7 +113,7 @@ class AtomicFile:
                 view = view[written:]
                 offset += written
         except OSError as error:
-            raise _explain(error, self.path) from error
+            raise explain(error, self.path) from error
 
     def publish(self, size: int) -> None:
         """Sync and rename into place, replacing what was there."""
@@ -103,7 +123,7 @@ class AtomicFile:
             os.replace(self._aside, self.path)
             _sync_directory(self.path.parent)
         except OSError as error:
-            raise _explain(error, self.path) from error
+            raise explain(error, self.path) from error
         self._close()
 
     def discard(self) -> None:
@@ -133,7 +153,7 @@ def exchange(one: Path, other: Path) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) != 0:
         error = OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        raise _explain(error, one, "this file system can't swap two names in one step") from error
+        raise explain(error, one, "this file system can't swap two names in one step") from error
 
 
 class Directory:
@@ -146,7 +166,7 @@ class Directory:
         try:
             self.aside.mkdir(parents=False)
         except OSError as error:
-            raise _explain(error, path) from error
+            raise explain(error, path) from error
         self._lock = os.open(self.aside, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         self._open = True
@@ -164,7 +184,7 @@ class Directory:
         except OSError as error:
             if isinstance(error, StoreError):
                 raise
-            raise _explain(error, self.path) from error
+            raise explain(error, self.path) from error
         self._close()
 
     def discard(self) -> None:

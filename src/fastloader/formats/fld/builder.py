@@ -33,7 +33,7 @@ from fastloader.formats.fld.layout import (
 )
 from fastloader.formats.fld.spill import Spill
 from fastloader.stores import AtomicFile
-from fastloader.types import Buffer, byte_view
+from fastloader.types import Buffer
 
 _NO_LIMIT = (1 << 64) - 1
 
@@ -62,7 +62,11 @@ class FieldSpec:
 
 @dataclass(slots=True)
 class Column:
-    """One field of a run of samples, encoded. ``payloads`` is empty for a field that stores none."""
+    """One field of a run of samples, encoded.
+
+    ``payloads`` are buffers of bytes, one a sample; for a field that stores none it is empty, and so are ``raw_sizes``
+    and ``codecs``.
+    """
 
     metadata: NDArray[Any]
     valid: NDArray[np.bool_]
@@ -96,7 +100,7 @@ class FldBuilder:
         self._cursor = (DATA_BEGIN, 0, 0)
         self._file = AtomicFile(path)
         self._at = DATA_BEGIN
-        self._staging: NDArray[np.uint8] = np.empty(0, np.uint8)
+        self._staging = _Staging(self._file, DATA_BEGIN)
         self._extents = {i: Spill(path.parent) for i in self._with_payload}
         self._metadata = {i: Spill(path.parent) for i, s in enumerate(specs) if s.field.metadata_type.itemsize}
         self._validity = [_Bits(Spill(path.parent)) for _ in specs]
@@ -117,7 +121,7 @@ class FldBuilder:
         count = chunk.count - first
         sizes = np.zeros((count, len(columns)), np.uint64)
         for j, column in enumerate(columns):
-            sizes[:, j] = np.fromiter((byte_view(p).nbytes for p in column.payloads[first:]), np.uint64, count)
+            sizes[:, j] = np.fromiter(map(len, column.payloads[first:]), np.uint64, count)
         offsets = np.zeros_like(sizes)
         starts = np.zeros(count, np.uint64)
         if columns:
@@ -151,20 +155,14 @@ class FldBuilder:
         return count
 
     def _write_data(self, payloads: list[list[Buffer]], offsets: NDArray[np.uint64]) -> NDArray[np.uint32]:
-        """Lay the payloads out in sample order, checksum them on the way, and write them in one piece."""
+        """Lay the payloads out in sample order, checksum them on the way, and hand them on to be written."""
         crcs = np.zeros(offsets.shape, np.uint32)
         length = self._cursor[0] - self._at
-        if not length:
-            return crcs
-        parts = [part for sample in zip(*payloads, strict=True) for part in sample]
-        if len(self._staging) < length:
-            self._staging = np.empty(length, np.uint8)
-        piece = self._staging[:length]
-        kernels.assemble(parts, offsets.reshape(-1), self._at, piece, crcs.reshape(-1))
-        self._file.write_at(self._at, piece)
-        self._at += length
-        if length > 4 * BLOCK_SIZE * 1024:  # an outsized sample need not be remembered
-            self._staging = np.empty(0, np.uint8)
+        if length:
+            by_sample = zip(*payloads, strict=True)
+            parts = payloads[0] if len(payloads) == 1 else [part for sample in by_sample for part in sample]
+            kernels.assemble(parts, offsets.reshape(-1), self._at, self._staging.room(length), crcs.reshape(-1))
+            self._at += length
         return crcs
 
     def _note_pages(self, starts: NDArray[np.uint64]) -> None:
@@ -185,6 +183,7 @@ class FldBuilder:
 
     def finish(self) -> tuple[int, int]:
         """Write the tables and the header and publish the file. Returns its size and its identity."""
+        self._staging.flush()
         self._entries.append(Entry(Kind.DATA, NO_FIELD, 0, 0, 0, DATA_BEGIN, self._at - DATA_BEGIN, 0, 0))
         self._finish_pages()
         for i, spill in self._extents.items():
@@ -217,7 +216,7 @@ class FldBuilder:
     def discard(self) -> None:
         """Forget the file; harmless once it is published."""
         self._file.discard()
-        self._staging = np.empty(0, np.uint8)
+        self._staging = _Staging(self._file, DATA_BEGIN)
         for spill in (*self._extents.values(), *self._metadata.values(), self._pages):
             spill.close()
         for bits in self._validity:
@@ -277,6 +276,41 @@ class FldBuilder:
     def _append(self, data: bytes) -> None:
         self._file.write_at(self._at, data)
         self._at += len(data)
+
+
+class _Staging:
+    """Data on its way to the file, written in aligned pieces: the kernel can then keep them as huge pages."""
+
+    PIECE = 4 << 20
+
+    def __init__(self, file: AtomicFile, at: int) -> None:
+        self._file = file
+        self._at = at
+        self._buffer: NDArray[np.uint8] = np.empty(0, np.uint8)
+        self._used = 0
+
+    def room(self, size: int) -> NDArray[np.uint8]:
+        """The next ``size`` bytes, for the caller to fill before the next call."""
+        if self._used + size > len(self._buffer):
+            self._write(self._used - (self._at + self._used) % self.PIECE)
+            if self._used + size > len(self._buffer):
+                grown = np.empty(max(3 * self.PIECE, self._used + size), np.uint8)
+                grown[: self._used] = self._buffer[: self._used]
+                self._buffer = grown
+        self._used += size
+        return self._buffer[self._used - size : self._used]
+
+    def flush(self) -> None:
+        """Write all of it."""
+        self._write(self._used)
+        self._buffer = np.empty(0, np.uint8)
+
+    def _write(self, size: int) -> None:
+        if size > 0:
+            self._file.write_at(self._at, self._buffer[:size])
+            self._buffer[: self._used - size] = self._buffer[size : self._used].copy()
+            self._at += size
+            self._used -= size
 
 
 class _Bits:

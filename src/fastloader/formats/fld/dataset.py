@@ -9,26 +9,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.errors import FormatError
+from fastloader.errors import FastLoaderError, FormatError
 from fastloader.fields import Field, field_class
 from fastloader.formats.fld.builder import FieldSpec
 from fastloader.formats.fld.file import FldFile
 from fastloader.formats.fld.layout import Descriptor
-from fastloader.formats.fld.manifest import Manifest, Shard
+from fastloader.formats.fld.manifest import Manifest, Shard, shard_name
 
 MAX_OPEN = 1024
 """Shards kept mapped; beyond that the one opened first is let go."""
 
 
 def load_shards(path: Path) -> tuple[Shard, ...]:
-    """The shards of a folder's current snapshot, or a single file as the only shard; paths are relative to it."""
-    if path.is_dir():
-        shards = Manifest.load(path).shards
-        if not shards:
-            raise FormatError("names no shards", path=path, hint="write at least one")
-        return shards
-    file = FldFile(path)
-    return (Shard("", file.num_samples, file.size, file.identity),)
+    """The shards of a folder's current snapshot; paths are relative to it."""
+    shards = Manifest.load(path).shards
+    if not shards:
+        raise FormatError("names no shards", path=path, hint="write at least one")
+    return shards
 
 
 class Dataset:
@@ -36,10 +33,16 @@ class Dataset:
 
     def __init__(self, path: Path, shards: tuple[Shard, ...] | None = None) -> None:
         self.path = path
-        self.shards = load_shards(path) if shards is None else shards
+        self._files: dict[int, FldFile] = {}
+        if shards is None and path.is_dir():
+            shards = load_shards(path)
+        elif shards is None:
+            # A single file is its own only shard, and stays open: it may be replaced while we read it.
+            file = self._files[0] = FldFile(path)
+            shards = (Shard("", file.num_samples, file.size, file.identity),)
+        self.shards = shards
         counts = np.fromiter((shard.num_samples for shard in self.shards), np.int64, len(self.shards))
         self.starts: NDArray[np.int64] = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-        self._files: dict[int, FldFile] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Dataset, (self.path, self.shards)
@@ -53,24 +56,43 @@ class Dataset:
         """A shard's file, checked to be the one the snapshot means."""
         file = self._files.get(number)
         if file is None:
-            shard = self.shards[number]
-            file = FldFile(self.path / shard.path)
-            if (file.num_samples, file.size, file.identity) != (shard.num_samples, shard.size, shard.identity):
-                raise FormatError(
-                    "is not the file it was when the dataset was opened or its manifest written",
-                    path=file.path, hint="open the dataset again, or restore the shard",
-                )  # fmt: skip
-            if number and _schema(file.descriptors) != _schema(self.descriptors):
-                raise FormatError("has other fields than the first shard", path=file.path)
+            file = self._open(number)
+            if _schema(file.descriptors) != _schema(self.descriptors):
+                raise FormatError(f"has other fields than {self._first.path}", path=file.path)
             while len(self._files) >= MAX_OPEN:
                 self._files.pop(next(iter(self._files), number), None)
             self._files[number] = file
         return file
 
+    def _open(self, number: int) -> FldFile:
+        shard = self.shards[number]
+        path = self.path / shard.path
+        if not shard.path and path.is_dir():  # a single file that was appended to is the first shard of a folder now
+            path /= shard_name(0)
+        file = FldFile(path)
+        if (file.num_samples, file.size, file.identity) != (shard.num_samples, shard.size, shard.identity):
+            raise FormatError(
+                "is not the file it was when the dataset was opened or its manifest written",
+                path=file.path, hint="open the dataset again, or restore the shard",
+            )  # fmt: skip
+        return file
+
     @cached_property
+    def _first(self) -> FldFile:
+        """The first shard that can be opened: losing any one shard leaves the others readable."""
+        failure: Exception | None = None
+        for number in range(len(self.shards)):
+            try:
+                return self._files.get(number) or self._open(number)
+            except (FastLoaderError, OSError) as error:
+                failure = failure or error
+        assert failure is not None
+        raise failure
+
+    @property
     def descriptors(self) -> list[Descriptor]:
         """The fields as the first shard describes them."""
-        return self.file(0).descriptors
+        return self._first.descriptors
 
     @cached_property
     def names(self) -> list[str]:
@@ -80,7 +102,7 @@ class Dataset:
     def field(self, number: int) -> Field:
         """A field with the options it was written with."""
         descriptor = self.descriptors[number]
-        path = self.file(0).path
+        path = self._first.path
         try:
             field = field_class(descriptor.type_id).from_binary(descriptor.arguments)
             size = field.metadata_type.itemsize
@@ -103,7 +125,7 @@ class Dataset:
     @property
     def has_keys(self) -> bool:
         """Whether samples have keys."""
-        return self.file(0).has_keys
+        return self._first.has_keys
 
     def find(self, key: bytes) -> int | None:
         """The sample with this key; shards are asked in order."""

@@ -24,8 +24,8 @@ HEADER_END = len(MAGIC) + HEADER.size
 PREFIX = HEADER_END + HEADER_CRC.size
 assert (HEADER.size, PREFIX) == (64, 80)
 
-DATA_BEGIN = 4096
-"""Where writers start the data: the first block behind the header, still on page 0."""
+DATA_BEGIN = 128
+"""Where writers start the data: close behind the header, so that page 0 is nearly whole and the padding bound holds."""
 
 DEFAULT_PAGE_SIZE = 2 << 20
 MIN_PAGE_SIZE = 4096

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from fastloader.stores.local import explain
 from fastloader.types import Buffer, byte_view
 
 MEMORY_LIMIT = 4 << 20
@@ -28,28 +29,31 @@ class Spill:
         self._memory += view
         self.size += view.nbytes
         if len(self._memory) > MEMORY_LIMIT:
+            self._flush()
+
+    def _flush(self) -> None:
+        try:
             if self._file is None:
-                self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
-            self._file.write(self._memory)
-            self._memory.clear()
+                self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
+            with memoryview(self._memory) as rest:
+                written = 0
+                while written < len(rest):
+                    written += self._file.write(rest[written:])
+        except OSError as error:
+            raise explain(error, self._folder) from error
+        self._memory.clear()
 
     def chunks(self, size: int) -> Iterator[bytes]:
         """All bytes from the start, ``size`` at a time; the last chunk may be short."""
-        if self._file is None:
-            for at in range(0, len(self._memory), size):
-                yield bytes(self._memory[at : at + size])
-            return
-        self._file.write(self._memory)
-        self._memory.clear()
-        self._file.seek(0)  # nothing is appended once reading has begun
-        while chunk := self._file.read(size):
-            yield chunk
+        for at in range(0, self.size, size):
+            yield self.read(at, min(size, self.size - at))
 
     def read(self, offset: int, size: int) -> bytes:
         """Any bytes appended before."""
         if self._file is None:
             return bytes(self._memory[offset : offset + size])
-        self._file.flush()
+        if self._memory:
+            self._flush()
         return os.pread(self._file.fileno(), size, offset)
 
     def close(self) -> None:

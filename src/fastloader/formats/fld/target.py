@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from fastloader.errors import SampleError, StoreError
+from fastloader.errors import FormatError, SampleError, StoreError
 from fastloader.formats.fld.builder import Chunk, FieldSpec, FldBuilder
 from fastloader.formats.fld.dataset import Dataset
 from fastloader.formats.fld.manifest import MANIFEST, Manifest, Shard, is_sharded, shard_name
 from fastloader.stores import Directory, exchange
 from fastloader.stores.local import locked
 from fastloader.types import key_text
+
+_OWN = re.compile(r"shard-\d{5,}\.fld|\..+\.writing-.+")
+"""Files a writer makes: shards, and what a killed one left aside."""
 
 
 class Target(Protocol):
@@ -64,7 +69,7 @@ class _Shards:
         self._make = partial(FldBuilder, specs=specs, page_size=page_size, keys=keys, data_limit=shard_size)
         self._number = first
         self._samples = samples
-        self._keys = keys
+        self._written: Dataset | None = None
         self._builder = self._begin()
 
     def _begin(self) -> FldBuilder:
@@ -85,11 +90,10 @@ class _Shards:
 
     def _refuse_known(self, keys: list[bytes]) -> None:
         """Within a shard the key index finds duplicates; across shards each new key is looked up."""
-        if not self.done:
+        if self._written is None:
             return
-        written = Dataset(self.folder, tuple(self.done))
         for i, key in enumerate(keys):
-            if written.find(key) is not None:
+            if self._written.find(key) is not None:
                 raise SampleError(
                     f"key {key_text(key)!r} was given to another sample", sample=self._samples + i,
                     hint="keys are unique",
@@ -97,8 +101,14 @@ class _Shards:
 
     def _end(self) -> None:
         samples = self._builder.num_samples
-        size, identity = self._builder.finish()
+        try:
+            size, identity = self._builder.finish()
+        except SampleError as error:  # a shard counts from its own first sample, the caller from the dataset's
+            if error.sample is not None:
+                error.sample += self._samples - samples
+            raise
         self.done.append(Shard(shard_name(self._number), samples, size, identity))
+        self._written = Dataset(self.folder, tuple(self.done))
         self._number += 1
 
     def finish(self) -> list[Shard]:
@@ -119,7 +129,11 @@ class FolderTarget:
         if path.is_dir():
             _refuse_foreign(path)
         self._folder = Directory(path)
-        self._shards = _Shards(self._folder.aside, specs, page_size, keys=keys, shard_size=shard_size)
+        try:
+            self._shards = _Shards(self._folder.aside, specs, page_size, keys=keys, shard_size=shard_size)
+        except BaseException:
+            self._folder.discard()
+            raise
 
     def append(self, chunk: Chunk) -> None:
         """Store the next samples."""
@@ -146,13 +160,17 @@ class AppendTarget:
         # New shards are made in a folder of their own, so that a killed append leaves nothing among the old ones.
         self._aside = Directory(existing.path.with_name(existing.path.name + ".append"))
         self._sharded = is_sharded(existing.path)
-        taken = len(Manifest.load(existing.path).shards) if self._sharded else 1
-        while self._sharded and (existing.path / shard_name(taken)).exists():
-            taken += 1
-        self._shards = _Shards(
-            self._aside.aside, specs, page_size, keys=keys, shard_size=shard_size, first=taken,
-            samples=existing.num_samples,
-        )  # fmt: skip
+        try:
+            taken = len(existing.shards)
+            while self._sharded and (existing.path / shard_name(taken)).exists():
+                taken += 1
+            self._shards = _Shards(
+                self._aside.aside, specs, page_size, keys=keys, shard_size=shard_size, first=taken,
+                samples=existing.num_samples,
+            )  # fmt: skip
+        except BaseException:
+            self._aside.discard()
+            raise
 
     def append(self, chunk: Chunk) -> None:
         """Store the next samples."""
@@ -183,19 +201,26 @@ class AppendTarget:
                     moved.append(target)
                 manifest.with_shards(fresh).save(folder)
             except BaseException:
+                named = {shard.path for shard in Manifest.load(folder).shards}  # an interrupt may come after the swap
                 for target in moved:
-                    with contextlib.suppress(OSError):
-                        target.unlink()
+                    if target.name not in named:
+                        with contextlib.suppress(OSError):
+                            target.unlink()
                 raise
 
     def _turn_into_folder(self, fresh: list[Shard]) -> None:
         path, aside = self._existing.path, self._aside.aside
-        first = self._existing.shards[0]
-        os.link(path, aside / shard_name(0))
-        Dataset(aside, (Shard(shard_name(0), first.num_samples, first.size, first.identity),)).file(0)
-        shards = (Shard(shard_name(0), first.num_samples, first.size, first.identity), *fresh)
-        Manifest(shards).save(aside)
-        exchange(aside, path)
+        first = replace(self._existing.shards[0], path=shard_name(0))
+        with locked(path.parent):
+            if path.is_dir():
+                raise self._changed()
+            os.link(path, aside / first.path)
+            try:
+                Dataset(aside, (first,)).file(0)
+            except FormatError as error:
+                raise self._changed() from error
+            Manifest((first, *fresh)).save(aside)
+            exchange(aside, path)
 
     def _changed(self) -> StoreError:
         return StoreError(
@@ -211,13 +236,20 @@ class AppendTarget:
 
 def concatenate_shards(path: Path, datasets: Sequence[Dataset]) -> None:
     """A folder whose manifest names the shards of other datasets."""
+    here = path.resolve()
+    shards = []
+    for dataset in datasets:
+        for shard in dataset.shards:
+            place = (dataset.path / shard.path).resolve()
+            if place.is_relative_to(here):
+                raise StoreError(
+                    f"would be replaced, and its own {place.name} with it", path=path, hint="choose another name"
+                )
+            shards.append(replace(shard, path=os.path.relpath(place, here)))
+    if path.is_dir():
+        _refuse_foreign(path)
     folder = Directory(path)
     try:
-        shards = []
-        for dataset in datasets:
-            for shard in dataset.shards:
-                place = os.path.relpath((dataset.path / shard.path).resolve(), path.resolve())
-                shards.append(Shard(place, shard.num_samples, shard.size, shard.identity))
         Manifest(tuple(shards)).save(folder.aside)
         folder.publish()
     finally:
@@ -225,11 +257,11 @@ def concatenate_shards(path: Path, datasets: Sequence[Dataset]) -> None:
 
 
 def _refuse_foreign(folder: Path) -> None:
-    """A folder is replaced only when everything in it is a dataset's."""
-    foreign = [p for p in folder.iterdir() if p.name != MANIFEST and not p.name.endswith(".fld")]
+    """A folder is replaced only when everything in it is the dataset's own."""
+    foreign = sorted(p.name for p in folder.iterdir() if p.name != MANIFEST and not _OWN.fullmatch(p.name))
     if not is_sharded(folder) or foreign:
-        named = foreign[0].name if foreign else f"no {MANIFEST}"
-        raise StoreError(f"is a folder that is no dataset ({named})", path=folder, hint="choose another name")
+        named = f"it holds {foreign[0]}" if foreign else f"it has no {MANIFEST}"
+        raise StoreError(f"is a folder that is no dataset: {named}", path=folder, hint="choose another name")
 
 
 __all__ = ["AppendTarget", "FileTarget", "FolderTarget", "Target", "concatenate_shards"]

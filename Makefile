@@ -1,0 +1,64 @@
+# Every target sets up what it needs in .venv and does so once: a second run starts at once.
+# PYTHON=... chooses the interpreter (3.11 or newer), ARGS=... goes to the program that is run.
+
+PYTHON ?=
+ARGS ?=
+BIN := .venv/bin
+MADE := .venv/.made
+QUIETLY := scripts/quietly build/log
+
+NATIVE := CMakeLists.txt $(shell find native -type f)
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help setup demo test lint bench wheel clean
+
+help:  ## What there is to make
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(MADE)/dev $(MADE)/package  ## Set up everything for development in .venv
+
+demo: $(MADE)/demo $(MADE)/package  ## Write and load a small dataset, as loose files and as .fld, and compare
+	@$(BIN)/python examples/demo.py $(ARGS)
+
+test: lint  ## Lint, then run all tests; ARGS goes to pytest
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(ARGS)
+
+lint: setup  ## Check format, style, types and import layers
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup  ## Run every benchmark; ARGS goes to bench/run.py
+	@$(BIN)/python bench/run.py $(ARGS)
+
+wheel: $(MADE)/dev  ## Build a wheel that brings its libraries along, into dist/
+	@$(QUIETLY)/wheel.log "Building the wheel" $(BIN)/python scripts/build_wheel.py dist
+	@ls dist/*.whl
+
+clean:  ## Remove .venv and everything built
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# What the interpreter and the machine lack is found, and as root installed, before anything is downloaded.
+$(MADE)/venv: scripts/find_python scripts/system_packages
+	@python=$$(scripts/find_python "$(PYTHON)") && scripts/system_packages "$$python" \
+	  && $(QUIETLY)/venv.log "Making .venv with $$python" "$$python" -m venv .venv \
+	  && $(QUIETLY)/pip.log "Updating pip" $(PIP) --upgrade "pip>=25.1"
+	@mkdir -p $(MADE) && touch $@
+
+$(MADE)/demo: $(MADE)/venv pyproject.toml
+	@$(QUIETLY)/demo.log "Installing what the build and the demo need" $(PIP) --group build --group demo
+	@touch $@
+
+$(MADE)/dev: $(MADE)/venv pyproject.toml
+	@$(QUIETLY)/dev.log "Installing the development tools" $(PIP) --group dev
+	@touch $@ $(MADE)/demo
+
+# The tools of --no-build-isolation come with either group.
+$(MADE)/package: $(MADE)/venv pyproject.toml $(NATIVE) | $(MADE)/demo
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(QUIETLY)/package.log "Building fastloader" $(PIP) --no-build-isolation -e .
+	@touch $@

@@ -1,0 +1,48 @@
+"""What benchmarks share: interleaved timing, so that noise hits all alternatives alike, and the machine's name."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Result:
+    """``what`` took ``ratio`` times as long as ``against``."""
+
+    what: str
+    against: str
+    ratio: float
+    goal: str
+    details: str = ""
+
+
+def interleave(rounds: int, **actions: Callable[[], object]) -> dict[str, float]:
+    """Median seconds of each action; every round runs all of them once. An action may return its own seconds."""
+    times: dict[str, list[float]] = {name: [] for name in actions}
+    for number in range(rounds + max(1, rounds // 10)):
+        for name, action in actions.items():
+            began = time.perf_counter()
+            own = action()
+            took = own if isinstance(own, float) else time.perf_counter() - began
+            if number >= max(1, rounds // 10):  # the first tenth warms up
+                times[name].append(took)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def machine() -> str:
+    """One line: CPU, cores, memory, kernel, Python."""
+    cpu = next(
+        (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        platform.machine(),
+    )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return (
+        f"Machine: {cpu}, {os.cpu_count()} cores, {memory:.0f} GiB, Linux {platform.release()}, "
+        f"Python {platform.python_version()}"
+    )

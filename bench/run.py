@@ -1,0 +1,63 @@
+"""Runs benchmarks: ``python bench/run.py [TOPIC ...] [--save]``. Each prints ratios measured in one interleaved run.
+
+A benchmark is a file ``bench/<topic>/bench_<name>.py`` with a ``main() -> list[Result]``. ``--save`` keeps the table,
+with the machine named, in ``bench/<topic>/results.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from common import Result, machine  # noqa: E402
+
+
+def load(path: Path) -> ModuleType:
+    """A benchmark's module, whatever folder it is in."""
+    spec = importlib.util.spec_from_file_location(f"{path.parent.name}_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def table(results: list[Result]) -> str:
+    """A Markdown table of what was measured, against what, and the goal."""
+    lines = ["| what | against | ratio | goal | details |", "| --- | --- | --- | --- | --- |"]
+    lines += [f"| {r.what} | {r.against} | {r.ratio:.2f} | {r.goal} | {r.details} |" for r in results]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run the chosen topics."""
+    topics = sorted({path.parent.name for path in HERE.glob("*/bench_*.py")})
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("topics", nargs="*", metavar="TOPIC", help=f"all by default: {', '.join(topics)}")
+    parser.add_argument("--save", action="store_true", help="keep the results in bench/<topic>/results.md")
+    options = parser.parse_args()
+    unknown = set(options.topics) - set(topics)
+    if unknown:
+        parser.error(f"no such topic: {', '.join(sorted(unknown))}; there are {', '.join(topics)}")
+    print(machine())
+    for topic in options.topics or topics:
+        results: list[Result] = []
+        for path in sorted((HERE / topic).glob("bench_*.py")):
+            print(f"\n{topic}/{path.name}: {(load(path).__doc__ or '').splitlines()[0]}", flush=True)
+            found = load(path).main()
+            print(table(found), flush=True)
+            results += found
+        if options.save:
+            text = f"# {topic}\n\n{machine()}\n\nCommand: `python bench/run.py {topic} --save`\n\n{table(results)}\n"
+            (HERE / topic / "results.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

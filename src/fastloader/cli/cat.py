@@ -1,0 +1,134 @@
+"""``fastloader cat``: one sample for people to read, or one value exactly as it is stored."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fastloader.cli.output import complain, on_terminal, printable, readable, say, to_json, write_bytes
+from fastloader.cli.status import existing, message_of, status_of
+from fastloader.errors import FormatError, KeyNotFoundError
+
+if TYPE_CHECKING:
+    from fastloader.cli.glance import ColumnView
+    from fastloader.reader import DatasetReader
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+class _CatCommand(click.Command):
+    """Takes ``-1`` for the last sample, not for an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """No option here takes a value, so all of them may go first and everything else behind a ``--``."""
+        end = args.index("--") if "--" in args else len(args)
+        options = [arg for arg in args[:end] if arg.startswith("-") and not _NUMBER.fullmatch(arg)]
+        others = [arg for arg in args[:end] if arg not in options]
+        return super().parse_args(ctx, [*options, "--", *others, *args[end + 1 :]])
+
+
+@click.command("cat", cls=_CatCommand)
+@click.argument("dataset", type=click.Path(path_type=Path))
+@click.argument("sample")
+@click.argument("field", required=False)
+@click.option("--key", "is_key", is_flag=True, help="SAMPLE is a key even if it looks like a number.")
+@click.option("--npy", is_flag=True, help="Write the decoded value as .npy; needs FIELD.")
+@click.option("--json", "as_json", is_flag=True, help="Print the sample as one JSON object; without FIELD.")
+@click.option("--force", is_flag=True, help="Write binary data even to a terminal; needs FIELD.")
+def command(dataset: Path, sample: str, field: str | None, is_key: bool, npy: bool, as_json: bool, force: bool) -> None:
+    """Show a SAMPLE, or write one FIELD of it.
+
+    SAMPLE is a number (-1 is the last) or a key. A JPEG comes out as a JPEG, a number as a line of text.
+    """
+    if field is None and (npy or force):
+        raise click.UsageError("--npy and --force need a FIELD")
+    if field is not None and as_json:
+        raise click.UsageError("--json shows a whole sample; leave out FIELD")
+    from fastloader.reader import DatasetReader
+
+    with DatasetReader(existing(dataset)) as reader:
+        number = _find(reader, sample, is_key)
+        if field is not None:
+            _write_value(reader, number, field, npy, force)
+        else:
+            _show_sample(reader, number, as_json)
+
+
+def _find(reader: DatasetReader, sample: str, is_key: bool) -> int:
+    if is_key or not _NUMBER.fullmatch(sample):
+        return reader.index_of(sample)
+    number, total = int(sample), len(reader)
+    if not -total <= number < total:
+        there = f"they are numbered 0 to {total - 1}" if total else "there are none"
+        raise KeyNotFoundError(f"no sample has the number {number}; {there}", path=reader.path)
+    return number % total
+
+
+def _write_value(reader: DatasetReader, sample: int, name: str, npy: bool, force: bool) -> None:
+    from fastloader.cli.glance import columns_of
+
+    (column,) = columns_of(reader.dataset, [name])
+    shard, row = reader.dataset.where(sample)
+    if column.glance(reader.dataset.file(shard), row, sample) is None:
+        raise KeyNotFoundError("the value is missing", path=reader.path, sample=sample, field=name)
+    if npy:
+        data = _as_npy(reader.read_sample(sample, [name])[name], name)
+    elif column.descriptor.has_payload:
+        data = bytes(reader.read_payload(sample, name))
+    else:
+        say(printable(str(reader.read_sample(sample, [name])[name])))
+        return
+    if on_terminal() and not force and readable(data) is None:
+        raise click.UsageError("this is binary data and might upset the terminal; redirect it, or give --force")
+    write_bytes(data)
+
+
+def _as_npy(value: Any, name: str) -> bytes:
+    import io
+
+    import numpy as np
+
+    if not isinstance(value, np.ndarray | np.generic | int | float):
+        raise click.UsageError(f"field {printable(name)!r} holds {type(value).__name__}, no array; leave out --npy")
+    file = io.BytesIO()
+    np.save(file, value, allow_pickle=False)
+    return file.getvalue()
+
+
+def _show_sample(reader: DatasetReader, sample: int, as_json: bool) -> None:
+    from fastloader.cli import show
+    from fastloader.cli.glance import columns_of
+
+    columns = columns_of(reader.dataset)
+    key = reader.key_of(sample) if reader.has_keys else None
+    troubles: list[FormatError] = []
+    facts = {column.name: _look(reader, sample, column, troubles) for column in columns}
+    if as_json:
+        fields = {name: show.for_json(told) for name, told in facts.items()}
+        say(to_json({"sample": sample} | ({} if key is None else {"key": key}) | {"fields": fields}))
+    else:
+        say(f"sample {sample}" + ("" if key is None else f"  {printable(key)}"))
+        width = max((len(printable(column.name)) for column in columns), default=0)
+        for name, told in facts.items():
+            first, *others = show.lines(told)
+            say(f"  {printable(name):<{width}}  {first}")
+            for line in others:
+                say(f"  {'':<{width}}  {line}")
+    for trouble in troubles:
+        complain(message_of(trouble))
+    if troubles:
+        click.get_current_context().exit(max(map(status_of, troubles)))
+
+
+def _look(reader: DatasetReader, sample: int, column: ColumnView, troubles: list[FormatError]) -> Any:
+    """Facts about a value; where it can't be read, that is a fact too, and the other fields are still shown."""
+    from fastloader.cli import show
+
+    try:
+        return show.look(reader, sample, column)
+    except FormatError as error:
+        troubles.append(error)
+        return {"error": error.message}

@@ -1,0 +1,272 @@
+"""``fastloader info``: what a dataset is and which fields it has."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fastloader.cli.output import complain, count, on_terminal, printable, say, to_json
+from fastloader.cli.status import DAMAGED, existing, message_of
+from fastloader.errors import FastLoaderError
+
+if TYPE_CHECKING:
+    from fastloader.cli.glance import ColumnView
+    from fastloader.formats.fld import Dataset, FldFile
+
+SUMMED_SAMPLES = 1_000_000
+"""Up to here summing up the tables is a matter of milliseconds and is done without being asked for."""
+
+_ROWS = 65536
+
+
+@dataclass(slots=True)
+class FieldInfo:
+    """One field. ``missing``, ``stored_bytes`` and ``raw_bytes`` are ``None`` where they were not summed up."""
+
+    name: str
+    type: str
+    type_id: int
+    registered: bool
+    options: str
+    compression: str
+    has_missing: bool
+    missing: int | None
+    stored_bytes: int | None
+    raw_bytes: int | None
+
+
+@dataclass(slots=True)
+class DatasetInfo:
+    """What ``info --json`` prints. ``padding`` is the share of the data that holds no payload."""
+
+    path: str
+    kind: str
+    shards: int
+    version: str
+    samples: int
+    size: int
+    data_bytes: int
+    padding: float | None
+    page_sizes: list[int]
+    pages: int
+    keys: bool
+    checksummed: bool
+    compressed: bool
+    fields: list[FieldInfo]
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Totals over a field's tables."""
+
+    missing: int = 0
+    stored: int = 0
+    raw: int = 0
+
+
+@click.command("info")
+@click.argument("dataset", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--full", is_flag=True, help="Sum up sizes also where there are more than a million samples.")
+def command(dataset: Path, as_json: bool, full: bool) -> None:
+    """Show what DATASET is and which fields it has."""
+    from fastloader.formats.fld import Dataset
+
+    opened = Dataset(existing(dataset))
+    sums, trouble = None, None
+    if full or opened.num_samples <= SUMMED_SAMPLES:
+        try:
+            sums = _sum_up(opened)
+        except FastLoaderError as error:
+            trouble = error  # the rest can still be told
+    info = _describe(opened, sums)
+    if as_json:
+        say(to_json(asdict(info), indent=2))
+    else:
+        _show(info)
+    if trouble is not None:
+        complain(message_of(trouble))
+        click.get_current_context().exit(DAMAGED)
+    elif sums is None:
+        complain("sizes of fields were not summed up over so many samples; --full does it")
+
+
+def _describe(dataset: Dataset, sums: list[_Sums] | None) -> DatasetInfo:
+    from fastloader.cli.glance import columns_of
+    from fastloader.formats.fld.layout import NO_FIELD, PAGE, Flags, Kind
+
+    files = [dataset.file(number) for number in range(len(dataset.shards))]
+    data_bytes = sum(file.data.size for file in files)
+    payload_bytes = sum(total.stored for total in sums) if sums is not None else None
+    columns = columns_of(dataset)
+    return DatasetInfo(
+        path=str(dataset.path),
+        kind="folder" if dataset.path.is_dir() else "file",
+        shards=len(files),
+        version="{}.{}".format(*max(file.header.version for file in files)),
+        samples=dataset.num_samples,
+        size=sum(file.size for file in files),
+        data_bytes=data_bytes,
+        padding=None if payload_bytes is None else 1 - payload_bytes / data_bytes if data_bytes else 0.0,
+        page_sizes=sorted({file.header.page_size for file in files}),
+        pages=sum(file.directory[Kind.PAGES, NO_FIELD].size // PAGE.itemsize for file in files),
+        keys=dataset.has_keys,
+        checksummed=all(file.header.flags & Flags.CHECKSUMMED for file in files),
+        compressed=any(file.header.flags & Flags.COMPRESSED for file in files),
+        fields=[_describe_field(column, files, None if sums is None else sums[column.number]) for column in columns],
+    )
+
+
+def _describe_field(column: ColumnView, files: list[FldFile], sums: _Sums | None) -> FieldInfo:
+    from fastloader.formats.fld.layout import Kind
+
+    told = column.descriptor
+    stored, raw = (None, None) if sums is None else (sums.stored, sums.raw)
+    if not told.has_payload:  # the value is the row of the metadata table
+        stored = raw = told.metadata_size * sum(file.num_samples for file in files)
+    return FieldInfo(
+        name=column.name,
+        type=_type_name(column),
+        type_id=told.type_id,
+        registered=column.is_registered,
+        options=_options(column),
+        compression=_compression(told.codec, told.level),
+        has_missing=any((Kind.VALIDITY, column.number) in file.directory for file in files),
+        missing=None if sums is None else sums.missing,
+        stored_bytes=stored,
+        raw_bytes=raw,
+    )
+
+
+def _type_name(column: ColumnView) -> str:
+    from fastloader.fields import field_class
+    from fastloader.types import TypeId
+
+    if column.field is None and not column.is_registered:
+        fallback = "unregistered"
+    else:
+        fallback = field_class(column.descriptor.type_id).__name__
+    return next((known.name for known in TypeId if known == column.descriptor.type_id), fallback)
+
+
+def _options(column: ColumnView) -> str:
+    """The field as one would write it in Python; the stored options where no class can read them."""
+    if column.field is not None:
+        return repr(column.field)
+    stored = column.descriptor.arguments.decode("utf-8", "backslashreplace")
+    return stored if column.trouble is None or not column.is_registered else f"{stored} ({column.trouble.message})"
+
+
+def _compression(codec: int, level: int) -> str:
+    from fastloader.kernels import CODECS
+
+    if codec >= len(CODECS):
+        return f"unknown ({codec})"
+    return f"{CODECS[codec]}:{level}" if codec else CODECS[codec]
+
+
+def _sum_up(dataset: Dataset) -> list[_Sums]:
+    """Totals of every field, read from the tables a piece at a time."""
+    from fastloader import kernels
+    from fastloader.progress import progress
+    from fastloader.reader import explain
+
+    sums = [_Sums() for _ in dataset.descriptors]
+    with progress("summing up", dataset.num_samples * len(sums)) as advance:
+        for shard in range(len(dataset.shards)):
+            file = dataset.file(shard)
+            for number, total in enumerate(sums):
+                try:
+                    _add_missing(file, number, total)
+                    for begin in range(0, file.num_samples, _ROWS):
+                        count = min(_ROWS, file.num_samples - begin)
+                        _add_extents(file, number, begin, count, total)
+                        advance(count)
+                except kernels.Failure as failure:
+                    raise explain(failure, file.path, None, dataset.names[number]) from failure
+    return sums
+
+
+def _add_extents(file: FldFile, number: int, begin: int, count: int, total: _Sums) -> None:
+    import numpy as np
+
+    from fastloader.formats.fld.layout import EXTENT, Kind
+
+    table = file.table(Kind.EXTENTS, number)
+    if table is not None:
+        extents = np.frombuffer(table.row(begin, count), EXTENT)
+        total.stored += int(extents["size"].sum())
+        total.raw += int(extents["raw_size"].sum())
+
+
+def _add_missing(file: FldFile, number: int, total: _Sums) -> None:
+    import numpy as np
+
+    from fastloader.formats.fld.layout import Kind
+
+    table = file.table(Kind.VALIDITY, number)
+    if table is None:
+        return
+    present = 0
+    for begin in range(0, table.rows, _ROWS):
+        count = min(_ROWS, table.rows - begin)
+        bits = np.unpackbits(np.frombuffer(table.row(begin, count), np.uint8), bitorder="little")
+        present += int(bits[: file.num_samples - begin * 8].sum())
+    total.missing += file.num_samples - present
+
+
+def _show(info: DatasetInfo) -> None:
+    from fastloader.types import format_size
+
+    kind = "a file" if info.kind == "file" else f"a folder of {count(info.shards, 'shard')}"
+    padding = "" if info.padding is None else f", {info.padding:.1%} padding"
+    page_size = " and ".join(format_size(size) for size in info.page_sizes)
+    say(f"{printable(info.path)}: {kind}, format version {info.version}")
+    for name, value in (
+        ("samples", f"{info.samples:,}"),
+        ("size", f"{format_size(info.size)} ({info.size:,} bytes)"),
+        ("data", f"{format_size(info.data_bytes)}{padding}"),
+        ("pages", f"{info.pages:,} of {page_size}"),
+        ("keys", "yes" if info.keys else "no"),
+        ("checksummed", "yes" if info.checksummed else "no"),
+        ("compressed", "yes" if info.compressed else "no"),
+    ):
+        say(f"  {name:<12} {value}")
+    say()
+    _show_fields(info.fields)
+
+
+def _show_fields(fields: list[FieldInfo]) -> None:
+    import sys
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from fastloader.types import format_size
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("field", "type", "id", "missing", "compression", "stored", "raw", "options"):
+        table.add_column(title, justify="right" if title in ("id", "stored", "raw") else "left", overflow="fold")
+    for field in fields:
+        missing = "some" if field.missing is None else f"{field.missing:,}"
+        cells = (
+            field.name,
+            field.type,
+            str(field.type_id),
+            missing if field.has_missing else "no",
+            field.compression,
+            "-" if field.stored_bytes is None else format_size(field.stored_bytes),
+            "-" if field.raw_bytes is None else format_size(field.raw_bytes),
+            field.options,
+        )
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    # A pipe has no width: give every cell the room it needs.
+    console = Console(file=sys.stdout, width=None if on_terminal() else 1 << 20, highlight=False)
+    with console.capture() as held:
+        console.print(table)
+    for line in held.get().splitlines():
+        say(line.rstrip())

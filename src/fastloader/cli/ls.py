@@ -1,0 +1,107 @@
+"""``fastloader ls``: the samples, a line each, told from the tables alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fastloader.cli.output import complain, on_terminal, printable, say, to_json, write_bytes
+from fastloader.cli.status import existing
+
+if TYPE_CHECKING:
+    from fastloader.formats.fld import Dataset
+    from fastloader.reader import DatasetReader
+
+LIMIT = 50
+
+
+@click.command("ls")
+@click.argument("dataset", type=click.Path(path_type=Path))
+@click.option("--start", default=0, metavar="N", help="First sample to list; -10 begins ten before the end.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), metavar="N",
+    help=f"List at most N samples; 0 lists all. Without it {LIMIT}, or all with --keys.",
+)  # fmt: skip
+@click.option("--fields", metavar="A,B", help="Tell of these fields only, in this order.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
+@click.option("--keys", "only_keys", is_flag=True, help="Print the keys and nothing else.")
+@click.option("-0", "--null", is_flag=True, help="With --keys: end keys with a NUL instead of a newline.")
+def command(
+    dataset: Path, start: int, limit: int | None, fields: str | None, as_json: bool, only_keys: bool, null: bool
+) -> None:
+    """List the samples of DATASET, a line each.
+
+    A line has the number, the key if there are keys, and a word about each field.
+    """
+    if null and (not only_keys or as_json):
+        raise click.UsageError("-0 goes with --keys, and not with --json")
+    if fields is not None and only_keys:
+        raise click.UsageError("--keys prints no fields; leave out --fields")
+    from fastloader.reader import DatasetReader
+
+    with DatasetReader(existing(dataset)) as reader:
+        first = max(0, start + len(reader)) if start < 0 else start
+        if limit is None:
+            limit = 0 if only_keys else LIMIT
+        samples = range(first, min(first + limit, len(reader)) if limit else len(reader))
+        if only_keys:
+            _list_keys(reader, samples, as_json, null)
+        else:
+            _list_samples(reader, samples, None if fields is None else _split(fields, reader.dataset), as_json)
+        _tell_of_the_rest(samples, len(reader))
+
+
+def _split(names: str, dataset: Dataset) -> list[str]:
+    """Names between commas, or the one field whose name has a comma in it."""
+    return [names] if names in dataset.names else names.split(",")
+
+
+def _list_keys(reader: DatasetReader, samples: range, as_json: bool, null: bool) -> None:
+    from fastloader.errors import KeyNotFoundError
+    from fastloader.types import key_bytes
+
+    if not reader.has_keys:
+        raise KeyNotFoundError("the samples have no keys", path=reader.path, hint="leave out --keys")
+    for_humans = on_terminal()
+    for sample in samples:
+        key = reader.key_of(sample)
+        if as_json:
+            say(to_json(key))
+        elif for_humans:
+            say(printable(key))
+        else:
+            write_bytes(key_bytes(key) + (b"\0" if null else b"\n"))
+
+
+def _list_samples(reader: DatasetReader, samples: range, names: list[str] | None, as_json: bool) -> None:
+    for line in _lines(reader, samples, names, as_json):
+        say(line)
+
+
+def _lines(reader: DatasetReader, samples: range, names: list[str] | None, as_json: bool) -> Iterator[str]:
+    from fastloader.cli.glance import columns_of, phrase
+
+    dataset = reader.dataset
+    columns = columns_of(dataset, names)
+    has_keys = reader.has_keys
+    width = len(str(samples.stop - 1)) if samples else 0
+    for sample in samples:
+        shard, row = dataset.where(sample)
+        file = dataset.file(shard)
+        key = reader.key_of(sample) if has_keys else None
+        facts = {column.name: column.glance(file, row, sample) for column in columns}
+        if as_json:
+            yield to_json({"sample": sample} | ({"key": key} if has_keys else {}) | {"fields": facts})
+        else:
+            words = [f"{sample:>{width}}"] + ([] if key is None else [printable(key)])
+            yield "  ".join(words + [f"{printable(name)}={phrase(told)}" for name, told in facts.items()])
+
+
+def _tell_of_the_rest(samples: range, total: int) -> None:
+    if samples.start >= total > 0:
+        complain(f"there is no sample {samples.start}; the last is {total - 1}")
+    elif samples.stop < total:
+        complain(f"listed {len(samples)} of {total:,} samples; --start {samples.stop} goes on, --limit 0 lists all")

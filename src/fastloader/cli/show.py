@@ -1,0 +1,120 @@
+"""A value, made fit to be read: text as text, other bytes in hexadecimal, arrays by what is in them."""
+
+from __future__ import annotations
+
+import json
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastloader.cli.glance import ColumnView, Facts, phrase
+from fastloader.cli.output import as_text, printable
+from fastloader.reader import DatasetReader
+from fastloader.types import format_size
+
+SHOWN_CHARACTERS = 4000
+SHOWN_BYTES = 32
+SHOWN_NUMBERS = 8
+
+
+def look(reader: DatasetReader, sample: int, column: ColumnView) -> Facts | None:
+    """Facts about one value, read and checked; ``None`` where it is missing."""
+    shard, row = reader.dataset.where(sample)
+    facts = column.glance(reader.dataset.file(shard), row, sample)
+    if facts is None:
+        return None
+    if column.trouble is not None and column.is_registered:
+        raise column.trouble
+    if column.field is None:
+        facts["type_id"] = column.descriptor.type_id
+        return facts | _bytes_facts(bytes(reader.read_payload(sample, column.name)))
+    if column.is_image:
+        reader.read_payload(sample, column.name)  # for its checksum; decoding is for those who want the pixels
+        return facts
+    value = reader.read_sample(sample, [column.name])[column.name]
+    if isinstance(value, np.ndarray):
+        return facts | _array_facts(value)
+    if isinstance(value, bytes):
+        return facts | _bytes_facts(value)
+    return facts | {"value": value.item() if isinstance(value, np.generic) else value}
+
+
+def _bytes_facts(data: bytes) -> Facts:
+    return {"bytes": len(data), "data": data}
+
+
+def _array_facts(array: NDArray[Any]) -> Facts:
+    facts: Facts = {"dtype": str(array.dtype), "shape": list(array.shape)}
+    if array.size and array.dtype.kind in "biuf":
+        with np.errstate(all="ignore"):  # fmin and fmax pass over NaN
+            low, high = (np.fmin.reduce(array, None), np.fmax.reduce(array, None))
+        facts |= {"min": low.item(), "max": high.item()}
+    return facts | {"first": array.reshape(-1)[:SHOWN_NUMBERS]}
+
+
+def for_json(facts: Facts | None) -> Facts | None:
+    """The facts with text as text, other bytes as base64 and numbers as a list."""
+    if facts is None:
+        return None
+    told = dict(facts)
+    if "data" in told:
+        data = told.pop("data")
+        text = as_text(data)
+        told |= {"base64": data} if text is None else {"text": text}
+    if "first" in told:
+        told["first"] = told["first"].tolist()
+    return told
+
+
+def lines(facts: Facts | None) -> list[str]:
+    """The facts for people, a line or more."""
+    if facts is None:
+        return ["missing"]
+    if "error" in facts:
+        return [printable(f"unreadable: {facts['error']}")]
+    if "data" in facts:
+        unregistered = [f"type {facts['type_id']} is not registered"] if "type_id" in facts else []
+        return [*unregistered, *_data_lines(facts["data"])]
+    if "first" in facts:
+        return [_array_line(facts)]
+    if "value" in facts:
+        return _clipped(_pretty(facts["value"]))
+    return [f"{phrase(facts)}, {format_size(facts['bytes'])}"]
+
+
+def _pretty(value: Any) -> str:
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False)
+    except TypeError:  # what a user's own decoder made
+        return repr(value)
+    except RecursionError:
+        return "nested too deeply to be shown; name the field to get it as it is stored"
+
+
+def _data_lines(data: bytes) -> list[str]:
+    text = as_text(data)
+    if text is None or "\0" in text:
+        more = " ..." if len(data) > SHOWN_BYTES else ""
+        return [f"{format_size(len(data))}: {data[:SHOWN_BYTES].hex(' ')}{more}"]
+    return _clipped(text) if text else ["0 B"]
+
+
+def _clipped(text: str) -> list[str]:
+    """Lines of text, not endlessly many."""
+    shown = printable(text[:SHOWN_CHARACTERS], keep="\n\t").split("\n")
+    rest = len(text) - SHOWN_CHARACTERS
+    return shown + ([f"... {rest:,} more characters; name the field to get all of it"] if rest > 0 else [])
+
+
+def _array_line(facts: Facts) -> str:
+    values = [_short(value) for value in facts["first"].tolist()]
+    if prod(facts["shape"]) > len(values):
+        values.append("...")
+    span = f"min {_short(facts['min'])}, max {_short(facts['max'])}, " if "min" in facts else ""
+    return printable(f"{phrase(facts)}  {span}[{', '.join(values)}]")
+
+
+def _short(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,166 @@
+"""Small valid datasets that mutants are made of: every field type, missing values, keys, compression, pages, shards."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+import fastloader as fl
+from fastloader.fields import BY_TYPE_ID, Decoder, Encoded, Field, register_type
+from tests.bad_input.anatomy import Anatomy
+
+OWN_TYPE, UNKNOWN_TYPE = 640_001, 640_002
+
+
+class PointDecoder(Decoder):
+    """As a user would write it, without a thought for bad bytes."""
+
+    def __call__(self, metadata: Any, read: Callable[[], memoryview]) -> Any:
+        x, y = np.frombuffer(read(), "<f8", int(metadata["count"]))
+        return float(x), float(y)
+
+
+@register_type(OWN_TYPE)
+class PointField(Field):
+    """A user's own type."""
+
+    @property
+    def metadata_type(self) -> np.dtype[Any]:
+        return np.dtype([("count", "<i4")])
+
+    def encode(self, value: Any) -> Encoded:
+        return Encoded((2,), np.array(value, "<f8").tobytes())
+
+    def get_decoder_class(self) -> type[Decoder]:
+        return PointDecoder
+
+
+@dataclass(frozen=True)
+class Base:
+    """A valid dataset: its files by name (``""`` where it is one file) and what reading it gives."""
+
+    name: str
+    files: dict[str, bytes]
+    names: list[str]
+    samples: list[dict[str, Any]]
+    payloads: list[dict[str, bytes]]
+    keys: list[str] | None
+    unreadable: frozenset[str] = field(default=frozenset())
+
+    @property
+    def is_folder(self) -> bool:
+        return "" not in self.files
+
+    @cached_property
+    def anatomies(self) -> dict[str, Anatomy]:
+        """The structure of each ``.fld`` file."""
+        return {name: Anatomy(data) for name, data in self.files.items() if not name.endswith(".json")}
+
+    def write(self, path: Path, files: dict[str, bytes] | None = None) -> None:
+        """Put the files (or a mutant of them) at ``path``, which is not there yet."""
+        files = self.files if files is None else files
+        if self.is_folder:
+            path.mkdir()
+        for name, data in files.items():
+            (path / name if name else path).write_bytes(data)
+
+
+def _jpeg(pixels: np.ndarray, **options: Any) -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "JPEG", **options)
+    return out.getvalue()
+
+
+def _png(image: Image.Image, **options: Any) -> bytes:
+    out = io.BytesIO()
+    image.save(out, "PNG", **options)
+    return out.getvalue()
+
+
+def _pictures() -> list[dict[str, Any]]:
+    rng = np.random.default_rng(5)
+    smooth = np.add.outer(np.arange(20) * 6, np.arange(24) * 5).astype(np.uint8)
+    colour = np.stack([smooth, smooth[::-1], smooth.T.repeat(2, 0)[:20, :20].repeat(2, 1)[:, :24]], 2)
+    palette = Image.fromarray(smooth[:9, :7]).convert("P", palette=Image.Palette.ADAPTIVE, colors=4)
+    raw = rng.integers(0, 4, (5, 4, 4, 3), np.uint8)
+    return [
+        {"raw": raw[0], "jpeg": _jpeg(colour, quality=40, optimize=True), "png": smooth[:8, :9]},
+        {"raw": raw[1], "jpeg": _jpeg(colour, quality=40, progressive=True),
+         "png": rng.integers(0, 9, (5, 6, 4)).astype(np.uint8)},
+        {"raw": None, "jpeg": _jpeg(smooth, quality=30), "png": rng.integers(0, 9000, (4, 5, 3)).astype(np.uint16)},
+        {"raw": raw[3], "jpeg": None, "png": _png(palette, transparency=1)},
+        {"raw": raw[4], "jpeg": _jpeg(colour, quality=50, subsampling=0, restart_marker_blocks=1),
+         "png": _png(Image.fromarray(smooth[:13, :11] > 60))},
+    ]  # fmt: skip
+
+
+def _make(
+    folder: Path,
+    name: str,
+    fields: dict[str, Field],
+    samples: list[dict[str, Any]],
+    *,
+    keys: list[str] | None = None,
+    **options: Any,
+) -> Base:
+    path = folder / f"{name}.fld"
+    with fl.DatasetWriter(path, fields, page_size=4096, num_workers=0, keys=keys is not None, **options) as writer:
+        writer.write_many(samples, keys)
+    files = {p.name: p.read_bytes() for p in sorted(path.iterdir())} if path.is_dir() else {"": path.read_bytes()}
+    with fl.open(path) as reader:
+        read = [reader.read_sample(i) for i in range(len(reader))]
+        payloads = [{n: bytes(reader.read_payload(i, n)) for n in fields} for i in range(len(reader))]
+    return Base(name, files, list(fields), read, payloads, keys)
+
+
+def make_bases(folder: Path) -> dict[str, Base]:
+    """All datasets, the same bytes every time."""
+    rng = np.random.default_rng(3)
+    record = np.dtype([("a", "<i2"), ("b", "<f4", (2,))])
+    noise = rng.integers(0, 256, 5000, np.uint8).tobytes()
+    made = [
+        _make(folder, "scalars", {"n": fl.IntField(), "x": fl.FloatField()},
+              [{"n": i * 7 - 3, "x": None if i == 2 else i / 3} for i in range(11)]),
+        _make(folder, "blobs", {"data": fl.BytesField(), "tag": fl.JSONField(), "note": fl.BytesField()},
+              [{"data": b"ab" * 60 * i, "tag": {"i": i, "t": ["x" * 40, None, 1.5]}, "note": b"n" * (i % 3)}
+               if i != 3 else {"data": None, "tag": None, "note": b""} for i in range(6)],
+              keys=[f"dir/{i:03d}.bin" for i in range(6)], compression={"data": "zstd", "tag": "lz4"}),
+        _make(folder, "arrays",
+              {"fixed": fl.NDArrayField("float32", (2, 3)), "any": fl.NDArrayField("int16"),
+               "rows": fl.NDArrayField("uint8", (None, 2)), "record": fl.NDArrayField(record, (2,))},
+              [{"fixed": np.full((2, 3), i, np.float32) if i != 1 else None,
+                "any": np.arange(i * 2, dtype=np.int16).reshape([(0,), (2,), (2, 2), (1, 2, 3)][i]) if i < 4 else None,
+                "rows": np.zeros((i * 9, 2), np.uint8) if i != 2 else None,
+                "record": np.zeros(2, record)} for i in range(5)],
+              compression={"rows": "lz4", "fixed": "zstd:1"}),
+        _make(folder, "pictures",
+              {"raw": fl.RawImageField(4, 4), "jpeg": fl.JPEGImageField(), "png": fl.PNGImageField(level=0)},
+              _pictures(), compression={"raw": "lz4", "png": "zstd"}),
+        _make(folder, "pages", {"data": fl.BytesField(), "n": fl.IntField()},
+              [{"data": noise[: size], "n": size} for size in (5000, 90, 1500, 0, 1700)]),
+        _make(folder, "empty", {"n": fl.IntField(), "data": fl.BytesField(), "image": fl.PNGImageField()}, [],
+              keys=[]),
+        _make(folder, "own", {"point": PointField(), "n": fl.IntField()},
+              [{"point": (i, -i) if i != 1 else None, "n": i} for i in range(3)], compression="lz4"),
+        _make(folder, "shards", {"data": fl.BytesField(), "n": fl.IntField()},
+              [{"data": b"shard" * i, "n": i if i != 4 else None} for i in range(7)],
+              keys=[f"k{i}" for i in range(7)], shard_size=40),
+        _unknown(folder),
+    ]  # fmt: skip
+    return {base.name: base for base in made}
+
+
+def _unknown(folder: Path) -> Base:
+    """A dataset with a field whose class the reader does not know."""
+    other = register_type(UNKNOWN_TYPE)(type("OtherField", (PointField,), {}))
+    samples = [{"n": i, "other": (i, 1), "text": str(i)} for i in range(3)]
+    base = _make(folder, "unknown", {"n": fl.IntField(), "other": other(), "text": fl.JSONField()}, samples)
+    del BY_TYPE_ID[UNKNOWN_TYPE]
+    return Base(base.name, base.files, base.names, base.samples, base.payloads, None, frozenset({"other"}))

@@ -1,0 +1,241 @@
+"""What is done to each mutant, and what counts as a fault.
+
+Every way to read it is tried. Each may give a value or raise a FastLoaderError that names the file, the place and the
+next step; anything else is a fault. What a raw mutant gives must be what was written, and ``verify`` must find what is
+damaged. For any mutant, samples, batches, loader and ``verify`` must agree on what can be read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+
+import fastloader as fl
+from fastloader.errors import FastLoaderError, FormatError, KeyNotFoundError
+from tests.bad_input.mutants import Mutant
+
+REFUSED = object()
+BATCH = 3
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equality to the last bit, NaN included."""
+    if isinstance(one, np.generic):
+        one = one.item()
+    if isinstance(other, np.generic):
+        other = other.item()
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    if isinstance(one, float) and isinstance(other, float):
+        return np.float64(one).tobytes() == np.float64(other).tobytes()
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
+    return bool(one == other)
+
+
+def rows_of(column: Any) -> list[Any]:
+    """A batch's column as single values, ``None`` where one is missing."""
+    if isinstance(column, np.ma.MaskedArray):
+        missing = np.ma.getmaskarray(column).reshape(len(column), -1)
+        return [None if missing[i].any() else column.data[i] for i in range(len(column))]
+    return list(column)
+
+
+class Exercise:
+    """One mutant at ``path``, and the faults found in how it is handled."""
+
+    def __init__(self, mutant: Mutant, path: Path, rng: Random) -> None:
+        self.mutant = mutant
+        self.path = path
+        self.rng = rng
+        self.faults: list[str] = []
+        self.refusals = 0
+        self.opened = False
+
+    def run(self) -> None:
+        """Do everything once."""
+        verified = self._verify()
+        reader: Any = REFUSED
+        with self._attempt("open"):
+            reader = fl.open(self.path)
+        if reader is not REFUSED:
+            self.opened = True
+            self._read(reader)
+        if verified is True and self.refusals:
+            self.fault(f"verify is content although {self.refusals} reads were refused")
+
+    def fault(self, what: str) -> None:
+        self.faults.append(what)
+
+    @contextlib.contextmanager
+    def _attempt(
+        self, what: str, samples: list[int] | None = None, field: str | None = None, *, expected: bool = False
+    ) -> Iterator[None]:
+        """Let the right kind of error pass; with ``samples`` it must name one of them, and the field."""
+        try:
+            yield
+        except FastLoaderError as error:
+            if not expected:
+                self.refusals += 1
+            said = f"{what}: {type(error).__name__}: {error}"
+            if not self.mutant.sealed and not isinstance(error, FormatError):
+                self.fault(f"{said} (a damaged file is a FormatError)")
+            if str(self.path) not in str(error):
+                self.fault(f"{said} (does not name the file)")
+            if not error.hint and not isinstance(error, KeyNotFoundError):
+                self.fault(f"{said} (does not say what to do)")
+            if samples is not None and error.sample not in samples:
+                self.fault(f"{said} (names sample {error.sample}, not one of {samples})")
+            if field is not None and error.field != field:
+                self.fault(f"{said} (names field {error.field!r}, not {field!r})")
+        except Exception:
+            self.refusals += 1
+            self.fault(f"{what}: foreign exception\n{traceback.format_exc()}")
+
+    def _verify(self) -> bool | None:
+        """What ``verify`` thinks; ``None`` when it refuses to open the dataset or can't know a field."""
+        report: Any = REFUSED
+        before = self.refusals
+        decode = not self.mutant.base.unreadable
+        with self._attempt("verify"):
+            report = fl.verify(self.path, decode=decode, num_workers=1, show_progress=False)
+        self.refusals = before
+        ok = report is not REFUSED and report.ok
+        if not self.mutant.sealed and ok == self.mutant.matters:
+            self.fault(f"verify says {'ok' if ok else 'damaged'}, but what changed {'matters' if ok else 'is padding'}")
+        if report is REFUSED:
+            return None
+        for problem in report.problems:
+            if str(self.path) not in str(problem):
+                self.fault(f"verify: {problem} (does not name the file)")
+        return ok if decode else None
+
+    def _read(self, reader: fl.DatasetReader) -> None:
+        before = self.refusals
+        with self._attempt("len and names"):
+            count, names = len(reader), reader.field_names
+            repr(reader)
+        if self.refusals > before:
+            return
+        self._compare("length", count, [len(o.samples) for o in self.mutant.origins])
+        self._compare("field names", names, [o.names for o in self.mutant.origins])
+        total = sum(map(len, self.mutant.files.values()))
+        if count > total:
+            self._too_many(reader, names, count)
+            return
+        indices = list(range(count))
+        for position, name in enumerate(names):
+            known: Any = REFUSED
+            unreadable = any(name in origin.unreadable for origin in self.mutant.origins)
+            with self._attempt("field", field=name, expected=unreadable):
+                known = reader.dataset.field(position)
+            self._read_field(reader, name, indices, known is not REFUSED)
+        if count:
+            self._subsets(reader, names, indices)
+        self._keys(reader, count)
+        self._pickle(reader, count)
+
+    def _too_many(self, reader: fl.DatasetReader, names: list[str], count: int) -> None:
+        """A manifest may claim any number of samples; reading shows that they are not there."""
+        for index in (0, count - 1):
+            with self._attempt("a sample that is not there"):
+                reader.read_sample(index)
+
+    def _place(self, reader: fl.DatasetReader, sample: int) -> list[int] | None:
+        """What an error about the sample must name: nothing, if its whole shard can't be opened."""
+        try:
+            reader.dataset.file(reader.dataset.where(sample)[0])
+        except FastLoaderError:
+            return None
+        return [sample]
+
+    def _compare(self, what: str, value: Any, expected: list[Any]) -> None:
+        if not self.mutant.sealed and not any(same(value, one) for one in expected):
+            self.fault(f"{what}: silently gives {value!r}, not {expected!r}")
+
+    def _expected(self, kind: str, index: int, name: str) -> list[Any]:
+        tables = [getattr(origin, kind) for origin in self.mutant.origins]
+        return [table[index][name] for table in tables if index < len(table) and name in table[index]]
+
+    def _read_field(self, reader: fl.DatasetReader, name: str, indices: list[int], known: bool) -> None:
+        values = []
+        unreadable = any(name in origin.unreadable for origin in self.mutant.origins)
+        for index in indices:
+            value: Any = REFUSED
+            place = self._place(reader, index) if known else None
+            named = name if known and place else None
+            with self._attempt(f"sample {index}", place, named, expected=unreadable):
+                value = reader.read_sample(index, [name])[name]
+                self._compare(f"sample {index}, {name!r}", value, self._expected("samples", index, name))
+            values.append(value)
+            with self._attempt(f"payload {index}", self._place(reader, index), named):
+                payload = bytes(reader.read_payload(index, name))
+                self._compare(f"payload {index}, {name!r}", payload, self._expected("payloads", index, name))
+        self._batch(reader, name, indices, values, known)
+        if len(indices) > 1:
+            some = [self.rng.choice(indices) for _ in range(self.rng.randint(1, 2 * len(indices)))]
+            self._batch(reader, name, some, [values[i] for i in some], known)
+
+    def _batch(
+        self, reader: fl.DatasetReader, name: str, indices: list[int], values: list[Any], known: bool
+    ) -> None:
+        """A batch must give what single reads gave, and be refused where one of them was."""
+        column: Any = REFUSED
+        bad = [i for i, value in zip(indices, values, strict=True) if value is REFUSED]
+        whole = known and all(self._place(reader, i) for i in indices)
+        with self._attempt(f"batch {indices}", bad if whole and bad else None, name if whole else None, expected=bool(bad)):
+            column = reader.read_batch(indices, [name])[name]
+        if column is REFUSED:
+            return
+        if bad:
+            self.fault(f"batch {indices} of {name!r} gives values although samples {bad} are refused")
+        elif not same(rows_of(column), values):
+            self.fault(f"batch {indices} of {name!r} gives {column!r}, single reads give {values!r}")
+
+    def _subsets(self, reader: fl.DatasetReader, names: list[str], indices: list[int]) -> None:
+        """Whole samples, slices and a loader's epoch."""
+        refused = self.refusals
+        with self._attempt("slice"):
+            for sample in reader[self.rng.choice(indices) :]:
+                assert sample.keys() == set(names)
+        batches: list[Any] = []
+        with self._attempt("loader"):
+            loader = fl.DataLoader(reader, batch_size=BATCH, num_workers=self.mutant.number % 2, seed=self.mutant.number)
+            batches.extend(loader)
+        whole = sum(len(next(iter(batch.values()))) for batch in batches)
+        if not refused and not any(self.mutant.base.unreadable) and whole != len(indices):
+            self.fault(f"the loader gave {whole} of {len(indices)} samples")
+
+    def _keys(self, reader: fl.DatasetReader, count: int) -> None:
+        expected = [o.keys for o in self.mutant.origins]
+        with self._attempt("has_keys"):
+            has_keys = reader.has_keys
+            self._compare("has_keys", has_keys, [keys is not None for keys in expected])
+            if not has_keys:
+                return
+        for index in range(count):
+            with self._attempt(f"key of {index}", self._place(reader, index)):
+                self._compare(f"key of {index}", reader.key_of(index), [k[index] for k in expected if k and index < len(k)])
+        for key in {key for keys in expected for key in keys or ()}:
+            with self._attempt(f"index of {key!r}"):
+                self._compare(f"index of {key!r}", reader.index_of(key), [k.index(key) for k in expected if k and key in k])
+        with self._attempt("a key that is not there"):
+            assert "no such key" not in reader or self.mutant.sealed
+
+    def _pickle(self, reader: fl.DatasetReader, count: int) -> None:
+        with self._attempt("unpickling"):
+            copy = pickle.loads(pickle.dumps(reader))
+            assert len(copy) == count
+            if count:
+                copy.read_payload(self.rng.randrange(count), copy.field_names[0]) if copy.field_names else None

@@ -1,0 +1,36 @@
+"""What holds for all tests: where CI is set, a test that does not run is a failure."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+NOT_RUN = ("skipped", "xfailed")
+
+
+def in_ci() -> bool:
+    """Whether ``CI`` is set, and not to 0 or false."""
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
+
+
+def _not_run(config: pytest.Config) -> list[str]:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")  # there is none in the processes of pytest-xdist
+    stats = {} if reporter is None else reporter.stats
+    return [f"{kind} {report.nodeid}" for kind in NOT_RUN for report in stats.get(kind, ())]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Turn success into failure when something was skipped."""
+    if in_ci() and _not_run(session.config) and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what was skipped, and what to do."""
+    not_run = _not_run(config) if in_ci() else []
+    if not_run:
+        terminalreporter.section("tests that did not run: in CI this is a failure", red=True)
+        for line in not_run:
+            terminalreporter.line(line)
+        terminalreporter.line("Install what they need, or remove them; unset CI to allow skipping.")

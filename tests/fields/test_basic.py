@@ -1,0 +1,147 @@
+import array
+import math
+import mmap
+from decimal import Decimal
+
+import numpy as np
+import pytest
+
+import fastloader as fl
+from fastloader.testing import FieldContract, identical
+from fastloader.testing.fields import write
+
+INT_LIMITS = [-(2**63), 2**63 - 1]
+
+
+class TestIntField(FieldContract):
+    def fields(self):
+        return [fl.IntField()]
+
+    def values(self, field):
+        return [0, 1, -1, *INT_LIMITS, True, np.int8(-5), np.uint64(2**63 - 1), np.array(7), np.array([8], np.uint16)]
+
+    def bad_values(self, field):
+        return [2**63, -(2**63) - 1, np.uint64(2**63), 1.0, np.float32(1), "1", b"1", [1], np.array([1, 2]), 1j]
+
+    def equal(self, given, got):
+        return type(got) is int and got == int(given.item() if isinstance(given, np.ndarray) else given)
+
+
+def test_int_batches_are_int64_arrays(tmp_path):
+    batch = write(tmp_path / "x.fld", fl.IntField(), [3, -4, 5]).read_batch([2, 0])["it"]
+    assert identical(batch, np.array([5, 3], np.int64))
+
+
+class TestFloatField(FieldContract):
+    def fields(self):
+        return [fl.FloatField()]
+
+    def values(self, field):
+        special = [math.nan, math.inf, -math.inf, -0.0, 5e-324, 1.7976931348623157e308]
+        return [*special, 3, True, np.float32(0.1), np.float16(2), np.array([1.5]), np.array(2.5), Decimal("0.5")]
+
+    def bad_values(self, field):
+        return ["1.5", b"1.5", [1.5], 1j, {}, np.array([1.0, 2.0]), np.str_("1"), 10**400]
+
+    def equal(self, given, got):
+        return identical(float(given.item() if isinstance(given, np.ndarray) else given), got)
+
+
+def test_a_nan_keeps_its_bits(tmp_path):
+    odd = np.array([0x7FF8_0000_DEAD_BEEF], np.uint64).view(np.float64)
+    reader = write(tmp_path / "x.fld", fl.FloatField(), [odd])
+    assert reader.read_batch([0])["it"].tobytes() == odd.tobytes()
+
+
+class TestBytesField(FieldContract):
+    def fields(self):
+        return [fl.BytesField()]
+
+    def values(self, field):
+        return [
+            b"",
+            b"\0",
+            b"abc" * 1000,
+            bytearray(b"changing"),
+            memoryview(b"0123456789")[::2],
+            np.arange(10, dtype=np.uint8)[::-1],
+            np.arange(12, dtype=np.uint8).reshape(3, 4).T,
+            np.zeros(0, np.uint8),
+            array.array("H", [1, 2, 3]),
+        ]
+
+    def bad_values(self, field):
+        return ["text", 5, [1, 2], np.zeros(3, np.float32), np.zeros(3, np.int8), {}, 1.5]
+
+    def equal(self, given, got):
+        return type(got) is bytes and got == memoryview(given).tobytes()
+
+
+def test_a_mapped_file_is_a_value(tmp_path):
+    (tmp_path / "in").write_bytes(b"mapped")
+    with (tmp_path / "in").open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapping:
+        reader = write(tmp_path / "x.fld", fl.BytesField(), [mapping])
+    assert reader[0]["it"] == b"mapped"
+
+
+def test_bytes_batches_are_lists_even_of_equal_lengths(tmp_path):
+    assert write(tmp_path / "x.fld", fl.BytesField(), [b"ab", b"cd"]).read_batch([1, 0])["it"] == [b"cd", b"ab"]
+
+
+class TestJSONField(FieldContract):
+    def fields(self):
+        return [fl.JSONField()]
+
+    def values(self, field):
+        return [
+            "",
+            "naïve 日本語 🎈",
+            "lone \ud800 surrogate \udfff",
+            "\0 and \x1f",
+            0,
+            -1.5,
+            2**100,
+            math.nan,
+            math.inf,
+            True,
+            False,
+            [],
+            {},
+            [None, [None, {"a": None}]],
+            {"nested": {"lists": [[1, 2], [3, [4, {"deep": "ü"}]]]}, "": 0},
+        ]
+
+    def bad_values(self, field):
+        loop: list = []
+        loop.append(loop)
+        return [b"bytes", {1, 2}, np.int64(3), np.zeros(2), 1j, loop, {(1, 2): 3}, object()]
+
+
+def test_none_is_missing_and_null_inside_is_not(tmp_path):
+    reader = write(tmp_path / "x.fld", fl.JSONField(), [None, [None]])
+    assert [sample["it"] for sample in reader] == [None, [None]]
+    assert reader.read_batch([0, 1])["it"] == [None, [None]]
+    assert reader.read_payload(0, "it") == b""
+    assert reader.read_payload(1, "it") == b"[null]"
+
+
+def test_json_is_stored_as_utf8(tmp_path):
+    reader = write(tmp_path / "x.fld", fl.JSONField(), [{"name": "日本"}])
+    assert reader.read_payload(0, "it") == '{"name":"日本"}'.encode()
+
+
+def test_a_json_value_may_change_after_it_was_written(tmp_path):
+    shared = {"step": 0, "path": []}
+    with fl.DatasetWriter(tmp_path / "x.fld", {"it": fl.JSONField()}) as writer:
+        for step in range(3):
+            shared["step"] = step
+            shared["path"].append(step)
+            writer.write_sample([shared])
+    assert [s["it"]["path"] for s in fl.open(tmp_path / "x.fld")] == [[0], [0, 1], [0, 1, 2]]
+
+
+@pytest.mark.parametrize("field", [fl.IntField(), fl.FloatField()])
+def test_numbers_store_no_payload(field, tmp_path):
+    reader = write(tmp_path / "x.fld", field, [1, 2])
+    assert reader.read_payload(0, "it") == b""
+    assert reader.dataset.file(0).data.size == 0

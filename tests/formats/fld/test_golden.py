@@ -1,0 +1,103 @@
+"""The golden files: today's writer gives them again, today's reader reads them, and so does a reader by hand."""
+
+from __future__ import annotations
+
+import io
+
+import fld_by_hand as hand
+import numpy as np
+import pytest
+from PIL import Image
+
+import fastloader as fl
+
+MAKE = hand.vectors()
+FILES = [make.__name__ for make in MAKE["VECTORS"] if make.__name__ != "shards"]
+
+
+def read(name: str) -> bytes:
+    return (hand.VECTORS / f"{name}.fld").read_bytes()
+
+
+@pytest.mark.parametrize("make", MAKE["REPRODUCED"], ids=lambda make: make.__name__)
+def test_the_writer_gives_the_same_bytes_again(make, tmp_path):
+    make(tmp_path / "made.fld")
+    golden = hand.VECTORS / f"{make.__name__}.fld"
+    pairs = [(golden, tmp_path / "made.fld")]
+    if golden.is_dir():
+        names = sorted(p.name for p in golden.iterdir())
+        assert names == sorted(p.name for p in (tmp_path / "made.fld").iterdir())
+        pairs = [(golden / name, tmp_path / "made.fld" / name) for name in names]
+    for before, now in pairs:
+        assert now.read_bytes() == before.read_bytes(), before.name
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 3])
+def test_the_bytes_do_not_depend_on_the_number_of_workers(num_workers, tmp_path, monkeypatch):
+    monkeypatch.setattr(fl.DatasetWriter.__init__, "__defaults__", (2 << 20, num_workers))
+    MAKE["basic"](tmp_path / "made.fld")
+    assert (tmp_path / "made.fld").read_bytes() == read("basic")
+
+
+@pytest.mark.parametrize("name", ["tiny", "basic", "pages", "compressed", "shards"])
+def test_the_reader_gives_the_expected_values(name):
+    reader = fl.open(hand.VECTORS / f"{name}.fld")
+    assert MAKE["expected"](list(reader)) == hand.expected(name)
+    assert fl.verify(hand.VECTORS / f"{name}.fld", decode=True).ok
+
+
+@pytest.mark.parametrize("name", ["tiny", "basic", "pages", "compressed"])
+def test_batches_give_the_expected_values(name):
+    reader = fl.open(hand.VECTORS / f"{name}.fld")
+    batch = reader.read_batch(np.arange(len(reader)))
+    for i, sample in enumerate(hand.expected(name)):
+        for field, value in sample.items():
+            found = batch[field][i]
+            if value is None:
+                assert found is None or np.ma.getmaskarray(found).all()
+                continue
+            if isinstance(found, np.ndarray):
+                found = np.asarray(found)
+            assert MAKE["plain"](found.item() if isinstance(found, np.generic) else found) == value
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_reading_by_hand_gives_the_expected_values(name):
+    data = read(name)
+    names = [d.name for d in hand.descriptors(data)]
+    for sample, values in enumerate(hand.expected(name)):
+        assert list(values) == names
+        for field, value in enumerate(values.values()):
+            found = hand.value(data, field, sample)
+            if name == "images" and found is not None:
+                found = found[1]
+            assert MAKE["plain"](found) == value, (names[field], sample)
+
+
+def test_images_have_their_shape_and_the_pixels_pillow_sees():
+    data = read("images")
+    reader = fl.open(hand.VECTORS / "images.fld")
+    for sample, values in enumerate(reader):
+        for field, name in enumerate(("jpeg", "png")):
+            stored = hand.value(data, field, sample)
+            if stored is None:
+                assert values[name] is None
+                continue
+            (height, width, channels, bits), encoded = stored
+            image = Image.open(io.BytesIO(encoded))
+            pixels = np.asarray(image.convert("RGB") if image.mode == "P" else image).reshape(height, width, -1)
+            assert values[name].shape == (height, width, channels) == pixels.shape
+            assert values[name].dtype == (np.uint16 if bits == 16 else np.uint8)
+            tolerance = 2 if name == "jpeg" else 0
+            assert np.abs(values[name].astype(int) - pixels).max() <= tolerance
+
+
+def test_compressed_payloads_are_kept_only_where_they_are_smaller():
+    data = read("compressed")
+    assert hand.header(data).flags == 1 | 2 | 4
+    assert [(d.codec, d.level) for d in hand.descriptors(data)] == [(1, 1), (2, 9), (0, 0)]
+    for field, codec in enumerate((1, 2, 0)):
+        for sample, extent in enumerate(hand.extents(data, field)):
+            assert extent.codec == (codec if sample % 2 else 0), "the odd samples repeat themselves, the others do not"
+            assert (extent.size < extent.raw_size) == bool(extent.codec)
+    assert all(hand.header(read(name)).flags == 1 | 4 for name in FILES if name != "compressed")
