@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo test lint bench wheel clean
+.PHONY: help setup demo test lint bench wheel clean same-python
 
 help:  ## What there is to make
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,11 +44,18 @@ clean:  ## Remove .venv and everything built
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # What the interpreter and the machine lack is found, and as root installed, before anything is downloaded.
-$(MADE)/venv: scripts/find_python scripts/system_packages
+$(MADE)/venv: scripts/find_python scripts/system_packages | same-python
 	@python=$$(scripts/find_python "$(PYTHON)") && scripts/system_packages "$$python" \
 	  && $(QUIETLY)/venv.log "Making .venv with $$python" "$$python" -m venv .venv \
 	  && $(QUIETLY)/pip.log "Updating pip" $(PIP) --upgrade "pip>=25.1"
 	@mkdir -p $(MADE) && touch $@
+
+# An existing .venv is not another interpreter's.
+same-python:
+	@[ -z "$(PYTHON)" ] || [ ! -e $(MADE)/venv ] || { \
+	  python=$$(scripts/find_python "$(PYTHON)") || exit 1; \
+	  [ "$$(readlink -f "$$python")" = "$$(readlink -f $(BIN)/python)" ] || { \
+	    echo "Python in .venv is $$(readlink -f $(BIN)/python). To use $$python, run make clean first." >&2; exit 1; }; }
 
 $(MADE)/demo: $(MADE)/venv pyproject.toml
 	@$(QUIETLY)/demo.log "Installing what the build and the demo need" $(PIP) --group build --group demo

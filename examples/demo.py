@@ -108,7 +108,7 @@ class Folder:
         def write_some(numbers: range) -> int:
             for number in numbers:
                 sample = scenes[number]
-                stem = self.root / PLACES[sample["label"]] / f"{number:06d}"
+                stem = self.root / PLACES[sample["label"]] / f"{number:09d}"
                 Image.fromarray(sample["image"]).save(f"{stem}.jpg", quality=QUALITY)
                 np.save(f"{stem}.npy", sample["sound"])
                 Path(f"{stem}.json").write_text(json.dumps(sample["text"]))
@@ -222,7 +222,7 @@ def working_folder(keep: Path | None) -> Iterator[Path]:
     try:
         yield keep
     except BaseException:
-        pass
+        shutil.rmtree(keep)
         raise
 
 

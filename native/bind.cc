@@ -8,6 +8,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "codec.h"
@@ -63,6 +64,16 @@ public:
         return {const_cast<T*>(span.data()), span.size()};
     }
 };
+
+fl::Codec codec_of(int codec) {
+    if (codec < 0 || codec > static_cast<int>(fl::Codec::zstd)) throw nb::value_error("no such compression");
+    return static_cast<fl::Codec>(codec);
+}
+
+fl::ImageKind kind_of(int kind) {
+    if (kind < 0 || kind > static_cast<int>(fl::ImageKind::png)) throw nb::value_error("no such kind of image");
+    return static_cast<fl::ImageKind>(kind);
+}
 
 nb::bytes to_bytes(const std::vector<std::uint8_t>& data) { return nb::bytes(data.data(), data.size()); }
 
@@ -218,10 +229,11 @@ void bind_checksums(nb::module_& m) {
 void bind_codecs(nb::module_& m) {
     m.def("compress", [](nb::object data, int codec, int level) {
         Buffer buffer(data);
+        const auto with = codec_of(codec);
         std::vector<std::uint8_t> out;
         {
             nb::gil_scoped_release release;
-            out = fl::compress(buffer.bytes(), static_cast<fl::Codec>(codec), level);
+            out = fl::compress(buffer.bytes(), with, level);
         }
         return to_bytes(out);
     }, "data"_a, "codec"_a, "level"_a, nb::sig("def compress(data: Buffer, codec: int, level: int) -> bytes"));
@@ -229,8 +241,9 @@ void bind_codecs(nb::module_& m) {
     m.def("decompress", [](nb::object data, int codec, nb::object out) {
         Buffer buffer(data);
         MutableBuffer to(out);
+        const auto with = codec_of(codec);
         nb::gil_scoped_release release;
-        fl::decompress(buffer.bytes(), static_cast<fl::Codec>(codec), to.bytes());
+        fl::decompress(buffer.bytes(), with, to.bytes());
     }, "data"_a, "codec"_a, "out"_a, nb::sig("def decompress(data: Buffer, codec: int, out: Buffer) -> None"));
 }
 
@@ -302,7 +315,7 @@ void bind_payloads(nb::module_& m) {
         .def("check", [](const BoundPayloads& p, std::uint64_t begin, std::uint64_t end) {
             Failures failures;
             nb::gil_scoped_release release;
-            for (auto& d : fl::check_payloads(p.payloads, begin, end))
+            for (auto& d : fl::check_payloads(p.payloads, begin, std::min(end, p.payloads.rows())))
                 failures.emplace_back(d.row, d.kind, std::move(d.message), d.stored, d.computed);
             return failures;
         }, "begin"_a, "end"_a);
@@ -351,8 +364,9 @@ void bind_payloads(nb::module_& m) {
 void bind_images(nb::module_& m) {
     m.def("image_info", [](int kind, nb::object data) {
         Buffer buffer(data);
+        const auto image = kind_of(kind);
         nb::gil_scoped_release release;
-        const auto shape = fl::image_info(static_cast<fl::ImageKind>(kind), buffer.bytes());
+        const auto shape = fl::image_info(image, buffer.bytes());
         return std::tuple(shape.height, shape.width, shape.channels, shape.bits);
     }, "kind"_a, "data"_a, nb::sig("def image_info(kind: int, data: Buffer) -> tuple[int, int, int, int]"));
 
@@ -361,8 +375,9 @@ void bind_images(nb::module_& m) {
         MutableBuffer to(out);
         const auto wanted = shapes.as<fl::ImageShape>();
         if (wanted.size() != 1) throw nb::value_error("one shape of four uint32");
+        const auto image = kind_of(kind);
         nb::gil_scoped_release release;
-        fl::image_decode(static_cast<fl::ImageKind>(kind), buffer.bytes(), wanted[0], to.bytes());
+        fl::image_decode(image, buffer.bytes(), wanted[0], to.bytes());
     }, "kind"_a, "data"_a, "shape"_a, "out"_a,
        nb::sig("def image_decode(kind: int, data: Buffer, shape: Buffer, out: Buffer) -> None"));
 
@@ -371,7 +386,7 @@ void bind_images(nb::module_& m) {
         Buffer buffer(shapes);
         const auto wanted = buffer.as<fl::ImageShape>();
         const auto located = locate(sources, which, rows);
-        const auto images = static_cast<fl::ImageKind>(kind);
+        const auto images = kind_of(kind);
         return ragged(located.size(), [&](auto offsets) { fl::image_offsets(images, located, wanted, offsets); },
                       [&](auto offsets, auto values) {
                           fl::image_decode_many(images, located, wanted, offsets, values);
@@ -421,7 +436,7 @@ void bind_keys(nb::module_& m) {
         .def("check", [](const BoundKeys& k, std::uint64_t begin, std::uint64_t end) {
             Failures failures;
             nb::gil_scoped_release release;
-            for (auto sample = begin; sample < end; ++sample) {
+            for (auto sample = begin; sample < std::min(end, k.keys.size()); ++sample) {
                 try {
                     if (k.keys.find(k.keys.key(sample)) != sample)
                         failures.emplace_back(sample, "format", "the key index does not find its key", 0, 0);

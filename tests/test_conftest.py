@@ -24,6 +24,7 @@ def our_conftest(pytester: pytest.Pytester) -> None:
         (SKIPS_WHOLE_MODULE, "skipped *"),
         (EXPECTED_TO_FAIL, "xfailed *::test_fails"),
     ],
+    ids=["a test", "a module", "an expected failure"],
 )
 def test_in_ci_what_does_not_run_is_a_failure_and_is_named(pytester, monkeypatch, source, name):
     monkeypatch.setenv("CI", "true")

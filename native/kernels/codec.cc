@@ -6,6 +6,7 @@
 
 #include <limits>
 #include <memory>
+#include <new>
 
 namespace fl {
 namespace {
@@ -17,11 +18,13 @@ struct FreeContext {
 
 ZSTD_CCtx* compressor() {
     thread_local std::unique_ptr<ZSTD_CCtx, FreeContext> context{ZSTD_createCCtx()};
+    if (!context) throw std::bad_alloc();
     return context.get();
 }
 
 ZSTD_DCtx* decompressor() {
     thread_local std::unique_ptr<ZSTD_DCtx, FreeContext> context{ZSTD_createDCtx()};
+    if (!context) throw std::bad_alloc();
     return context.get();
 }
 

@@ -2,6 +2,7 @@
 // 8 bits a sample or 16 in native byte order. Bytes that do not decode cleanly throw Failure "decode".
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "payloads.h"
@@ -15,7 +16,13 @@ struct ImageShape {
     std::uint32_t bits = 8;
 
     bool operator==(const ImageShape&) const = default;
-    std::uint64_t bytes() const { return std::uint64_t{height} * width * channels * (bits / 8); }
+    // All ones where it does not fit: no buffer has that size.
+    std::uint64_t bytes() const {
+        std::uint64_t size = std::uint64_t{height} * width;
+        if (__builtin_mul_overflow(size, channels, &size) || __builtin_mul_overflow(size, bits / 8, &size))
+            return std::numeric_limits<std::uint64_t>::max();
+        return size;
+    }
 };
 
 enum class ImageKind : std::uint8_t { jpeg, png };

@@ -39,6 +39,7 @@ std::optional<std::uint64_t> Keys::find(Bytes key) const {
 
 std::uint64_t lay_slots(std::span<const std::uint64_t> hashes, std::span<const std::uint64_t> samples,
                         std::uint64_t homes, std::uint64_t next, std::uint64_t base, std::span<std::uint64_t> out) {
+    if (hashes.size() != samples.size()) throw Failure("format", "hashes and samples differ");
     for (std::size_t i = 0; i < hashes.size(); ++i) {
         const auto slot = std::max(next, home_slot(hashes[i], homes));
         if (slot < base || slot - base >= out.size()) throw Failure("format", "the key slots overflow");

@@ -17,7 +17,12 @@ Extent Payloads::extent(std::uint64_t row) const {
     if (extent.codec == Codec::none) {
         if (extent.raw_size != extent.size) throw Failure("extent", "an uncompressed payload with two sizes");
     } else {
-        check_ratio(unchecked(extent), extent.codec, extent.raw_size);
+        try {
+            check_ratio(unchecked(extent), extent.codec, extent.raw_size);
+        } catch (const Failure&) {
+            stored(extent);  // bytes that changed are told as that, not as a frame that never fitted
+            throw;
+        }
     }
     return extent;
 }

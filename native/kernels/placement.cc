@@ -45,7 +45,8 @@ std::size_t place(std::span<const std::uint64_t> sizes, std::size_t fields, std:
                   std::uint64_t limit, Cursor& cursor, std::span<std::uint64_t> offsets,
                   std::span<std::uint64_t> starts) {
     if (!std::has_single_bit(page_size)) throw Failure("format", "the page size is a power of two");
-    if (offsets.size() != sizes.size() || starts.size() * fields != sizes.size())
+    const bool even = fields ? sizes.size() % fields == 0 && sizes.size() / fields == starts.size() : sizes.empty();
+    if (offsets.size() != sizes.size() || !even)
         throw Failure("format", "sizes, offsets and starts differ");
     for (std::size_t i = 0; i < starts.size(); ++i) {
         const auto mine = sizes.subspan(i * fields, fields);

@@ -37,13 +37,17 @@ class FastLoaderError(Exception):
         return ": ".join(parts) + (f"; {self.hint}" if self.hint else "")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.__dict__.copy())
+        facts = self.__dict__.copy()
+        if isinstance(self, OSError):  # which keeps it elsewhere
+            facts["errno"] = self.errno
+        return _rebuild, (type(self), facts)
 
 
 def _rebuild(cls: type[FastLoaderError], facts: dict[str, Any]) -> FastLoaderError:
     error = cls.__new__(cls, facts["message"])
     Exception.__init__(error, facts["message"])
-    error.__dict__.update(facts)
+    for name, value in facts.items():
+        setattr(error, name, value)
     return error
 
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastloader import kernels
 from fastloader.errors import ChecksumError, DecodeError, FastLoaderError, FormatError, KeyNotFoundError
 from fastloader.fields import BatchDecoder, Decoder, Field, PayloadBatch
-from fastloader.formats.fld import Dataset
+from fastloader.formats.fld import Dataset, explain
 from fastloader.formats.fld.layout import Kind
 from fastloader.types import Batch, Key, Sample, key_bytes, key_text, mask_missing
 
@@ -213,13 +213,17 @@ class DatasetReader:
             sample = int(samples[failure.args[2]])
             number, _ = self.dataset.where(sample)
             raise explain(failure, self.dataset.file(number).path, sample, column.name) from failure
+        except MemoryError:
+            raise
+        except Exception as error:
+            self._name_culprit(column, samples, DecodeError(f"does not decode: {type(error).__name__}: {error}"))
         return values if valid is None else mask_missing(values, valid)
 
     def _name_culprit(self, column: _Column, samples: NDArray[np.int64], error: FastLoaderError) -> NoReturn:
         """A batch failed without saying where: find the sample by reading one at a time."""
         for sample in samples:
             self.read_sample(int(sample), [column.name])
-        error.path, error.field = str(self.path), column.name
+        error.path, error.field, error.hint = str(self.path), column.name, error.hint or _look(self.path)
         raise error
 
     def _validity(
@@ -227,12 +231,16 @@ class DatasetReader:
     ) -> NDArray[np.bool_]:
         valid = np.ones(len(rows), np.bool_)
         for position, number in enumerate(shards):
-            table = self.dataset.file(number).table(Kind.VALIDITY, column.number)
+            file = self.dataset.file(number)
+            table = file.table(Kind.VALIDITY, column.number)
             if table is None:
                 continue
             mine = slice(None) if which is None else which == position
             bits = np.empty(len(rows[mine]), np.uint8)
-            kernels.take_bits([table], None, np.ascontiguousarray(rows[mine]), bits)
+            try:
+                kernels.take_bits([table], None, np.ascontiguousarray(rows[mine]), bits)
+            except kernels.Failure as failure:  # its position counts this shard's rows alone, so it names no sample
+                raise explain(failure, file.path) from failure
             valid[mine] = bits.astype(np.bool_)
         return valid
 
@@ -298,27 +306,20 @@ class DatasetReader:
             raise explain(failure, path, sample, field) from failure
         except FastLoaderError as error:
             if error.sample is None:
-                error.path, error.sample, error.field = str(path), sample, field
+                error.path, error.sample, error.field = error.path or str(path), sample, field
+            error.hint = error.hint or _look(path)
             raise
         except (MemoryError, OSError):
             raise
         except Exception as error:
             raise DecodeError(
-                f"does not decode: {type(error).__name__}: {error}", path=path, sample=sample, field=field
-            ) from error
+                f"does not decode: {type(error).__name__}: {error}",
+                path=path, sample=sample, field=field, hint=_look(path),
+            ) from error  # fmt: skip
 
 
-def explain(failure: kernels.Failure, path: Path, sample: int | None, field: str | None) -> FormatError:
-    """A native failure as the exception users see."""
-    kind, message, _, stored, computed = failure.args
-    hint = f'run "fastloader verify {path}"'
-    if kind in ("checksum", "table"):
-        what = "payload" if kind == "checksum" else f"table {message}"
-        return ChecksumError(
-            f"{what} damaged", stored=stored, computed=computed, path=path, sample=sample, field=field, hint=hint
-        )
-    error = DecodeError if kind in ("decode", "codec") else FormatError
-    return error(message, path=path, sample=sample, field=field, hint=hint)
+def _look(path: Path) -> str:
+    return f'run "fastloader verify --decode {path}"'
 
 
 class SampleSlice(Sequence[Sample]):

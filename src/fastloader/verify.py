@@ -119,14 +119,19 @@ def _jobs(dataset: Dataset, report: Report, decode: bool) -> Iterator[_Job]:
                 yield from _table_jobs(file, Kind(kind), index)
         for index, descriptor in enumerate(file.descriptors):
             if descriptor.has_payload:
-                for begin in range(0, file.num_samples, ROWS):
+                for begin in _begins(file, ROWS):
                     yield partial(_check_payloads, file, index, begin, start)
         if file.has_keys:
-            for begin in range(0, file.num_samples, ROWS):
+            for begin in _begins(file, ROWS):
                 yield partial(_check_keys, file, begin, start)
         if decode:
-            for begin in range(0, file.num_samples, DECODED_ROWS):
+            for begin in _begins(file, DECODED_ROWS):
                 yield partial(_check_decoding, dataset, file, begin, start)
+
+
+def _begins(file: FldFile, step: int) -> range:
+    """Where the runs of ``step`` rows begin; an empty file has one too, so that its fields and indexes are looked at."""
+    return range(0, max(file.num_samples, 1), step)
 
 
 def _name(file: FldFile, index: int) -> str | None:
@@ -182,6 +187,8 @@ def _check_payloads(file: FldFile, index: int, begin: int, start: int) -> list[P
 def _check_keys(file: FldFile, begin: int, start: int) -> list[Problem]:
     try:
         keys = file.keys()
+        if keys is not None and begin == 0:
+            keys.find(b"")  # whether the index can be searched at all, even when it is empty
     except (FastLoaderError, kernels.Failure) as error:
         return [Problem(str(file.path), str(error))] if begin == 0 else []
     assert keys is not None

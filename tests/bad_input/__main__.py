@@ -49,15 +49,14 @@ def put_files_on_the_heap() -> None:
 
     from fastloader.formats.fld import file
 
-    class HeapFile:
+    class HeapFile(file.MappedFile):
         def __init__(self, path: Path) -> None:
-            content = path.read_bytes()
-            self.size = len(content)
-            self.bytes = np.empty(self.size, np.uint8)
-            self.bytes[:] = np.frombuffer(content, np.uint8)
+            super().__init__(path)
+            mapped, self.bytes = self.bytes, np.empty(self.size, np.uint8)
+            self.bytes[:] = mapped
             self.bytes.setflags(write=False)
 
-    file.MappedFile = HeapFile  # type: ignore[assignment, misc]
+    file.MappedFile = HeapFile
 
 
 def limit_memory(spare_mb: int) -> None:

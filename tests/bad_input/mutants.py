@@ -38,19 +38,27 @@ class Mutant:
 
     @property
     def matters(self) -> bool:
-        """For a raw mutant: whether anything a reader relies on has changed."""
-        if self.files.keys() != self.base.files.keys():
+        """For a raw mutant: whether anything a reader relies on has changed, whichever origin it is held against."""
+        return all(_differs(self.files, origin) for origin in self.origins)
+
+    @property
+    def unreadable(self) -> frozenset[str]:
+        """Fields that no reader here knows."""
+        return frozenset().union(*(origin.unreadable for origin in self.origins))
+
+
+def _differs(files: dict[str, bytes], base: Base) -> bool:
+    if files.keys() != base.files.keys():
+        return True
+    for name, data in files.items():
+        before, anatomy = base.files[name], base.anatomies.get(name)
+        if data == before:
+            continue
+        if anatomy is None:
+            return _json(data) != _json(before)
+        if (base.is_folder and len(data) != len(before)) or anatomy.matters(before, data):
             return True
-        for name, data in self.files.items():
-            before = self.base.files[name]
-            anatomy = self.base.anatomies.get(name)
-            if data == before:
-                continue
-            if anatomy is None or (self.base.is_folder and len(data) != len(before)):
-                return anatomy is not None or _json(data) != _json(before)
-            if anatomy.matters(before, data):
-                return True
-        return False
+    return False
 
 
 def _json(data: bytes) -> Any:

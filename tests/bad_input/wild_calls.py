@@ -1,2 +1,256 @@
-def call(bases, seed, number):
+"""The native functions called directly with what no caller of ours would give them: they may raise, never crash."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from fastloader import kernels
+from fastloader._native import image_decode
+from fastloader.formats.fld.layout import NO_FIELD, Kind
+from fastloader.types import TypeId
+from tests.bad_input.datasets import Base
+
+NUMBERS = [0, 1, 2, 3, 7, 8, 16, 32, 64, 100, 4096, 65536, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1]
+
+
+def exact(data: bytes) -> np.ndarray:
+    """The bytes in a heap block of their size, where a sanitizer sees the first byte too many."""
+    array = np.empty(len(data), np.uint8)
+    array[:] = np.frombuffer(data, np.uint8)
+    return array
+
+
+class Wild:
+    """Arguments, right and wrong, drawn from a generator."""
+
+    def __init__(self, bases: dict[str, Base], rng: Random) -> None:
+        self.rng = rng
+        self.base = bases[rng.choice(["blobs", "arrays", "pictures", "pages", "empty"])]
+        self.file = self.base.files[""]
+        self.anatomy = self.base.anatomies[""]
+
+    def number(self) -> int:
+        return self.rng.choice([*NUMBERS, self.rng.randrange(200), -1, len(self.file), len(self.file) - 1])
+
+    def small(self) -> int:
+        return self.rng.choice([0, 1, 2, 3, 4, 5, 6, 8, 12])
+
+    def data(self) -> Any:
+        """Some bytes: part of a file, a payload, or noise, in one of the shapes a buffer can have."""
+        payloads = self.anatomy.payloads
+        kind = self.rng.randrange(5)
+        if kind < 2 and payloads:
+            p = self.rng.choice(payloads)
+            raw = self.file[p.begin : p.begin + p.size]
+        elif kind == 2:
+            begin = self.rng.randrange(len(self.file))
+            raw = self.file[begin : begin + self.rng.choice([0, 1, 7, 300])]
+        else:
+            raw = self.rng.randbytes(self.rng.choice([0, 1, 8, 33, 512, 5000]))
+        return self.rng.choice([exact(raw), exact(raw), raw, bytearray(raw), memoryview(raw), exact(b"x" + raw)[1:]])
+
+    def out(self, size: int | None = None) -> Any:
+        """Room for output: of the right size, of another, misaligned, read-only, or no memory at all."""
+        size = self.rng.choice([0, 1, 8, 64, 1000]) if size is None or self.rng.random() < 0.3 else size
+        room = np.zeros(min(size, 1 << 20), np.uint8)
+        kind = self.rng.randrange(12)
+        if kind == 0:
+            room.setflags(write=False)
+        elif kind == 1:
+            return np.zeros(len(room) + 1, np.uint8)[1:]
+        elif kind == 2:
+            return np.zeros(2 * len(room), np.uint8)[::2]
+        elif kind == 3:
+            return self.rng.choice([None, "text", 7, b"", []])
+        return room
+
+    def rows(self) -> Any:
+        count = self.small()
+        values = [self.rng.choice([0, 1, 2, 3, 4, 5, -1, -(2**63), 2**63 - 1, 10**6]) for _ in range(count)]
+        if self.rng.random() < 0.7:
+            values = [v % 6 for v in values]
+        kind = self.rng.randrange(12)
+        if kind == 0:
+            return np.array(values, np.int64).view(np.uint8)[: 8 * count - 3]
+        if kind == 1:
+            return np.array([0, *values], np.int64).view(np.uint8)[4 : 4 + 8 * count]
+        return np.array(values, np.int64)
+
+    def which(self, rows: Any) -> Any:
+        if self.rng.random() < 0.5:
+            return None
+        count = len(rows) if self.rng.random() < 0.8 else self.small()
+        return np.array([self.rng.choice([0, 0, 0, 1, 2, -1, 2**31 - 1, -(2**31)]) for _ in range(count)], np.int32)
+
+    def table(self, kinds: tuple[Kind, ...] = ()) -> kernels.Table:
+        """A table of the file, or one made up."""
+        keys = [key for key in self.anatomy.entries if key[0] not in (Kind.DATA, Kind.DESCRIPTORS)]
+        chosen = self.rng.choice([key for key in keys if key[0] in kinds] or keys)
+        names = ("offset", "size", "row_size", "block_size", "crcs_offset")
+        numbers = [self.anatomy.entries[chosen][name].get(self.file) for name in names]
+        file = self.file
+        if self.rng.random() < 0.25:
+            numbers[self.rng.randrange(5)] = self.number()
+        if self.rng.random() < 0.1:
+            file = file[: self.rng.randrange(len(file) + 1)]
+        return kernels.Table(exact(file), *numbers)
+
+    def payloads(self) -> kernels.Payloads:
+        begin, size = (self.anatomy.number(Kind.DATA, NO_FIELD, name).get(self.file) for name in ("offset", "size"))
+        end = begin + size
+        if self.rng.random() < 0.2:
+            begin, end = self.number(), self.number()
+        file = self.file if self.rng.random() < 0.9 else self.file[: self.rng.randrange(len(self.file) + 1)]
+        return kernels.Payloads(exact(file), self.table((Kind.EXTENTS,)), begin, end)
+
+    def sources(self) -> list[kernels.Payloads]:
+        return [self.payloads() for _ in range(self.rng.choice([0, 1, 1, 2]))]
+
+    def shape(self) -> tuple[int, int, int, int]:
+        if self.rng.random() < 0.5:
+            return (self.rng.choice([1, 4, 20]), self.rng.choice([1, 4, 24]), self.rng.choice([1, 3, 4]), 8)
+        choices = [0, 1, 3, 4, 8, 16, 20, 24, 255, 65500, 2**16, 2**31 - 1, 2**31, 2**32 - 1]
+        return tuple(self.rng.choice(choices) for _ in range(4))  # type: ignore[return-value]
+
+    def picture(self) -> tuple[int, Any]:
+        """A kind of image and bytes, mostly of an image of that kind."""
+        pictures = [p for p in self.anatomy.payloads if p.type_id in (TypeId.IMAGE_JPEG, TypeId.IMAGE_PNG) and not p.codec]
+        if not pictures or self.rng.random() < 0.2:
+            return self.rng.choice([0, 1, 2, -1, 255, 256]), self.data()
+        p = self.rng.choice(pictures)
+        raw = bytearray(self.file[p.begin : p.begin + p.size])
+        for _ in range(self.rng.choice([0, 1, 3])):
+            raw[self.rng.randrange(len(raw))] ^= 1 << self.rng.randrange(8)
+        return int(p.type_id == TypeId.IMAGE_PNG), exact(bytes(raw[: self.rng.choice([len(raw), len(raw), len(raw) // 2])]))
+
+
+def use_table(w: Wild) -> None:
+    table = w.table()
+    for method in (lambda: table.rows, lambda: table.blocks, lambda: table.row(w.number(), w.number()),
+                   lambda: table.row(w.small()), lambda: table.check(w.number(), w.number())):  # fmt: skip
+        attempt(method)
+
+
+def use_payloads(w: Wild) -> None:
+    payloads = w.payloads()  # the table lives on only because the payloads hold it
+    row = w.small() if w.rng.random() < 0.7 else w.number()
+    for method in (payloads.extent, payloads.locate, payloads.read):
+        attempt(lambda method=method: method(row))
+    attempt(lambda: payloads.check(w.number(), w.number()))
+
+
+def use_keys(w: Wild) -> None:
+    kinds = [(Kind.KEY_OFFSETS,), (Kind.KEY_BYTES,), (Kind.KEY_SLOTS,)]
+    if w.rng.random() < 0.3:
+        w.rng.shuffle(kinds)
+    keys = kernels.Keys(*(w.table(kind) for kind in kinds))
+    attempt(lambda: len(keys))
+    attempt(lambda: keys.key(w.number()))
+    attempt(lambda: keys.find(w.rng.choice([b"", b"dir/001.bin", b"x" * 300])))
+    attempt(lambda: keys.check(w.number(), w.number()))
+
+
+def use_take(w: Wild) -> None:
+    kind = (w.rng.choice([Kind.METADATA, Kind.VALIDITY, Kind.PAGES]),)
+    tables = [w.table(kind) for _ in range(w.small() % 4)]
+    rows = w.rows()
+    width = w.rng.choice([1, 8, 16, 72])
+    w.rng.choice([kernels.take, kernels.take_bits])(tables, w.which(rows), rows, w.out(len(rows) * width))
+
+
+def use_gather(w: Wild) -> None:
+    sources, rows = w.sources(), w.rows()
+    which = w.which(rows)
+    size = w.rng.choice([0, 24, 48, w.small(), w.number()])
+    kind = w.rng.randrange(4)
+    if kind == 0:
+        kernels.gather_fixed(sources, which, rows, size, w.out(len(rows) * max(size, 0)))
+    elif kind == 1:
+        kernels.gather_ragged(sources, which, rows)
+    elif kind == 2:
+        kernels.gather_bytes(sources, which, rows)
+    else:
+        shapes = np.array([w.shape() for _ in range(w.rng.choice([len(rows), len(rows), w.small()]))], np.uint32)
+        kernels.image_decode_many(w.rng.choice([0, 1, 1, 5]), sources, which, rows, shapes)
+
+
+def use_images(w: Wild) -> None:
+    kind, data = w.picture()
+    shape = w.shape()
+    attempt(lambda: kernels.image_info(kind, data))
+    if w.rng.random() < 0.7:
+        attempt(lambda: image_decode(kind, data, np.array(kernels.image_info(kind, data), np.uint32), w.out(1440)))
+    size = int(np.prod(np.array(shape, object))) // 8
+    attempt(lambda: image_decode(kind, data, np.array(shape, np.uint32), w.out(size)))
+    height, width, channels, bits = shape
+    attempt(lambda: kernels.png_encode(w.out(size), height, width, channels, bits, w.rng.choice([-1, 0, 9, 100])))
+    quality, subsampling = w.rng.choice([-5, 0, 50, 100, 999]), w.rng.choice([0, 420, 422, 444, -1])
+    attempt(lambda: kernels.jpeg_encode(w.out(size), height, width, channels, quality, subsampling))
+
+
+def use_codecs(w: Wild) -> None:
+    data, codec = w.data(), w.rng.choice([0, 1, 2, 3, -1, 256, 258])
+    attempt(lambda: kernels.decompress(data, codec, w.out()))
+    packed = kernels.compress(data, codec, w.rng.choice([-(2**31), -7, 0, 1, 3, 12, 22, 2**31 - 1]))
+    damaged = bytearray(packed)
+    for _ in range(w.rng.choice([0, 1, 4])):
+        damaged[w.rng.randrange(len(damaged))] ^= 1 << w.rng.randrange(8)
+    kernels.decompress(exact(bytes(damaged)), codec, w.out(len(data)))
+
+
+def use_sums(w: Wild) -> None:
+    data = w.data()
+    attempt(lambda: kernels.crc32c(data, w.number()))
+    attempt(lambda: kernels.xxh64(data, w.number()))
+    attempt(lambda: kernels.block_crcs(data, w.number()))
+    attempt(lambda: kernels.copy_crc32c(data, w.out(len(data)), w.rng.choice([*kernels.crc32c_variants(), "none"])))
+
+
+def use_placement(w: Wild) -> None:
+    def words(count: int) -> Any:
+        return np.array([w.number() % 2**64 for _ in range(count)], np.uint64)
+
+    count, fields = w.small(), w.rng.choice([0, 1, 2, 3, 2**63, 2**64 - 1])
+    total = count * fields if fields < 4 else w.small()
+    sizes, offsets = words(total), np.zeros(w.rng.choice([total, total, w.small()]), np.uint64)
+    cursor = (w.number(), w.number(), w.number())
+    starts = np.zeros(count, np.uint64)
+    page = w.rng.choice([4096, 2**31, 2**63, 1, w.number()])
+    attempt(lambda: kernels.place(sizes, fields, page, w.number(), cursor, offsets, starts))
+    hashes = np.sort(words(count))
+    samples, slots = words(w.rng.choice([count, count, w.small()])), np.zeros(w.small() * 4, np.uint64)
+    attempt(lambda: kernels.lay_slots(hashes, samples, w.number(), w.number(), w.number(), slots))
+    parts = [w.data() for _ in range(count)]
+    places = np.cumsum([0, *(len(p) for p in parts)])[: w.rng.choice([count, count, w.small()])].astype(np.uint64)
+    if w.rng.random() < 0.3 and len(places):
+        places[w.rng.randrange(len(places))] = w.number() % 2**64
+    sums = np.zeros(w.rng.choice([count, count, w.small()]), np.uint32)
+    attempt(lambda: kernels.assemble(parts, places, w.rng.choice([0, 0, 5, 2**63]), w.out(sum(map(len, parts))), sums))
+
+
+CALLS: list[Callable[[Wild], None]] = [
+    use_table, use_payloads, use_keys, use_take, use_gather, use_gather, use_images, use_codecs, use_sums, use_placement,
+]  # fmt: skip
+
+
+def attempt(use: Callable[[], Any]) -> None:
+    """Whatever Python's usual words for a bad argument are."""
+    try:
+        use()
+    except (kernels.Failure, ValueError, TypeError, IndexError, BufferError, OverflowError, struct.error):
+        pass
+
+
+def call(bases: dict[str, Base], seed: int, number: int) -> list[str]:
+    """One wild call (or a few on one object); returns what was wrong with how it was refused."""
+    rng = Random(f"wild {seed} {number}")
+    try:
+        attempt(lambda: rng.choice(CALLS)(Wild(bases, rng)))
+    except Exception as error:
+        return [f"{type(error).__name__}: {error}"]
     return []

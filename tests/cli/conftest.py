@@ -122,7 +122,8 @@ def spoil_payload(source: Path, target: Path, row: int, field: str) -> Path:
     reader = fl.open(source)
     payloads = reader.dataset.file(0).payloads(reader.field_names.index(field))
     assert payloads is not None
-    return spoil_byte(source, target, payloads.extent(row)[0])
+    pointer, size, *_ = payloads.extent(row)
+    return spoil_byte(source, target, pointer + size // 2)
 
 
 def spoil_byte(source: Path, target: Path, offset: int) -> Path:
@@ -160,16 +161,21 @@ def command(*args: object) -> list[str]:
     return [sys.executable, "-m", "fastloader", *map(str, args)]
 
 
+def buffered() -> dict[str, str]:
+    """An environment in which output is held back until there is enough of it, as it is by default."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
 def run_on_terminal(argv: list[str]) -> tuple[int, str]:
     """Exit status of a process on a terminal of its own, and all that appears there."""
     master, slave = pty.openpty()
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
+    environment = buffered() | {"TERM": "xterm", "COLUMNS": "100"}
     with subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, env=environment) as process:
         os.close(slave)
         shown = b"".join(_until_closed(master))
         status = process.wait()
     os.close(master)
-    return status, shown.decode().replace("\r\n", "\n")
+    return status, shown.decode("utf-8", "backslashreplace").replace("\r\n", "\n")
 
 
 def _until_closed(master: int) -> Iterator[bytes]:

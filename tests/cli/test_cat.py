@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.conftest import FIELDS, HOSTILE_KEY, Run, command, run_on_terminal, spoil_payload, write
 
 import fastloader as fl
 from fastloader.cli import show
+
+from .conftest import FIELDS, HOSTILE_KEY, Run, command, run_on_terminal, spoil_payload, write
 
 
 def test_a_sample_is_shown_readably(run: Run, everything: Path) -> None:
@@ -212,8 +213,8 @@ def test_a_terminal_gets_text_but_no_binary_unless_forced(everything: Path) -> N
     assert status == 2
     assert "--force" in shown
     assert "binary data" in shown
-    master_status, _ = run_on_terminal(command("cat", everything, 3, "sound", "--npy"))
-    assert master_status == 2
+    status, _ = run_on_terminal(command("cat", everything, 3, "sound", "--npy"))
+    assert status == 2
     status, shown = run_on_terminal(command("cat", everything, 3, "sound", "--npy", "--force"))
     assert status == 0
     assert "NUMPY" in shown

@@ -2,15 +2,16 @@ from __future__ import annotations
 
 import json
 import os
-import sys
+import subprocess
 from pathlib import Path
 
 import pytest
-from cli.conftest import FIELDS, HOSTILE_NAME, Run, command, run_on_terminal, spoil_byte, write
 
 import fastloader as fl
 from fastloader.cli import info
 from fastloader.formats.fld.layout import Kind
+
+from .conftest import FIELDS, HOSTILE_NAME, Run, command, run_on_terminal, spoil_byte, write
 
 
 def test_info_names_kind_version_samples_size_pages_and_flags(run: Run, everything: Path) -> None:
@@ -137,11 +138,9 @@ def test_on_a_terminal_the_table_keeps_to_its_width(everything: Path) -> None:
 
 
 def test_letters_the_terminal_lacks_do_not_fail(tmp_path: Path) -> None:
-    import subprocess
-
     path = write(tmp_path / "x.fld", [], {"größe": fl.IntField()})
     result = subprocess.run(
-        [sys.executable, "-m", "fastloader", "info", str(path)],
+        command("info", path),
         capture_output=True,
         env=os.environ | {"PYTHONIOENCODING": "ascii"},
         check=True,

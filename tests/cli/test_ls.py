@@ -4,11 +4,14 @@ import json
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
-from cli.conftest import FIELDS, HOSTILE_KEY, HOSTILE_NAME, Run, command, run_on_terminal, spoil_byte, write
 
 import fastloader as fl
+from fastloader.fields import BY_TYPE_ID
 from fastloader.formats.fld.layout import Kind
+
+from .conftest import FIELDS, HOSTILE_KEY, HOSTILE_NAME, Run, buffered, command, run_on_terminal, spoil_byte, write
 
 
 def test_a_line_tells_number_key_and_a_word_about_each_field(run: Run, everything: Path) -> None:
@@ -108,10 +111,6 @@ def test_json_has_texts_for_numbers_it_lacks(run: Run, tmp_path: Path) -> None:
 def test_a_field_that_is_all_metadata_is_told_by_its_columns(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import numpy as np
-
-    from fastloader.fields import BY_TYPE_ID
-
     class PointField(fl.IntField):
         type_id = 4322
 
@@ -191,7 +190,7 @@ def test_a_damaged_table_ends_the_listing_with_one_line(run: Run, everything: Pa
 
 def test_a_reader_that_stops_early_is_no_error(large: Path) -> None:
     argv = command("ls", large, "--limit", "0")
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=buffered()) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline() == b"    0  a=0  b=0  c=0  d=0  e=0  f=0\n"

@@ -11,9 +11,8 @@ from fastloader import kernels
 from fastloader.cli.output import printable
 from fastloader.errors import FormatError, KeyNotFoundError, UnknownTypeError
 from fastloader.fields import Field, FloatField, IntField, JPEGImageField, NDArrayField, PNGImageField, RawImageField
-from fastloader.formats.fld import Dataset, FldFile
-from fastloader.reader import explain
-from fastloader.types import format_size
+from fastloader.formats.fld import Dataset, FldFile, explain
+from fastloader.types import FIRST_USER_TYPE, format_size
 
 Facts = dict[str, Any]
 """Names and JSON values."""
@@ -40,8 +39,8 @@ class ColumnView:
 
     @property
     def is_image(self) -> bool:
-        """Whether values are pictures."""
-        return isinstance(self.field, RawImageField | JPEGImageField | PNGImageField)
+        """Whether values are pictures, stored as our own fields store them."""
+        return _is_ours(self.field) and isinstance(self.field, RawImageField | JPEGImageField | PNGImageField)
 
     def glance(self, file: FldFile, row: int, sample: int) -> Facts | None:
         """Facts about one value; ``None`` where it is missing."""
@@ -69,7 +68,15 @@ def columns_of(dataset: Dataset, names: Sequence[str] | None = None) -> list[Col
     return [ColumnView(dataset, dataset.names.index(name)) for name in wanted]
 
 
+def _is_ours(field: Field | None) -> bool:
+    """A user's own class may inherit one of ours and still keep other metadata."""
+    return field is not None and field.type_id < FIRST_USER_TYPE
+
+
 def _described(field: Field, metadata: Any) -> Facts:
+    if not _is_ours(field):
+        names = metadata.dtype.names
+        return {"metadata": {name: metadata[name].tolist() for name in names}} if names else {}
     if isinstance(field, IntField | FloatField):
         return {"value": metadata["value"].item()}
     if isinstance(field, RawImageField):
@@ -79,8 +86,7 @@ def _described(field: Field, metadata: Any) -> Facts:
         return _image(height, width, channels, "uint16" if bits == 16 else "uint8")
     if isinstance(field, NDArrayField):
         return {"dtype": str(field.np_dtype), "shape": list(field.shape_of(metadata))}
-    names = metadata.dtype.names
-    return {"metadata": {name: metadata[name].tolist() for name in names}} if names else {}
+    return {}
 
 
 def _image(height: int, width: int, channels: int, dtype: str) -> Facts:

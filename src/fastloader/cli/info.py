@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -171,8 +172,8 @@ def _compression(codec: int, level: int) -> str:
 def _sum_up(dataset: Dataset) -> list[_Sums]:
     """Totals of every field, read from the tables a piece at a time."""
     from fastloader import kernels
+    from fastloader.formats.fld import explain
     from fastloader.progress import progress
-    from fastloader.reader import explain
 
     sums = [_Sums() for _ in dataset.descriptors]
     with progress("summing up", dataset.num_samples * len(sums)) as advance:
@@ -213,8 +214,7 @@ def _add_missing(file: FldFile, number: int, total: _Sums) -> None:
     present = 0
     for begin in range(0, table.rows, _ROWS):
         count = min(_ROWS, table.rows - begin)
-        bits = np.unpackbits(np.frombuffer(table.row(begin, count), np.uint8), bitorder="little")
-        present += int(bits[: file.num_samples - begin * 8].sum())
+        present += int(np.unpackbits(np.frombuffer(table.row(begin, count), np.uint8)).sum())
     total.missing += file.num_samples - present
 
 
@@ -240,8 +240,6 @@ def _show(info: DatasetInfo) -> None:
 
 
 def _show_fields(fields: list[FieldInfo]) -> None:
-    import sys
-
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -264,9 +262,10 @@ def _show_fields(fields: list[FieldInfo]) -> None:
             field.options,
         )
         table.add_row(*(Text(printable(cell)) for cell in cells))
-    # A pipe has no width: give every cell the room it needs.
-    console = Console(file=sys.stdout, width=None if on_terminal() else 1 << 20, highlight=False)
-    with console.capture() as held:
-        console.print(table)
-    for line in held.get().splitlines():
+    # Laid out here and written by ourselves, for rich has its own idea of what to do when nobody reads. A pipe has no
+    # width: every cell gets the room it needs.
+    terminal = on_terminal()
+    page = io.StringIO()
+    Console(file=page, force_terminal=terminal, width=None if terminal else 1 << 20, highlight=False).print(table)
+    for line in page.getvalue().splitlines():
         say(line.rstrip())

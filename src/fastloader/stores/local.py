@@ -35,7 +35,7 @@ class MappedFile:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise explain(error, path) from error
+            raise explain(error, path, "check the path and who may read it") from error
         try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):

@@ -2,10 +2,10 @@
 
 from fastloader.formats.fld.builder import Chunk, Column, FieldSpec, FldBuilder
 from fastloader.formats.fld.dataset import Dataset, load_shards
-from fastloader.formats.fld.file import FldFile
+from fastloader.formats.fld.file import FldFile, explain
 from fastloader.formats.fld.manifest import MANIFEST, Manifest, Shard, is_sharded, shard_name
 
 __all__ = [
-    "MANIFEST", "Chunk", "Column", "Dataset", "FieldSpec", "FldBuilder", "FldFile", "Manifest", "Shard", "is_sharded",
-    "load_shards", "shard_name",
+    "MANIFEST", "Chunk", "Column", "Dataset", "FieldSpec", "FldBuilder", "FldFile", "Manifest", "Shard", "explain",
+    "is_sharded", "load_shards", "shard_name",
 ]  # fmt: skip

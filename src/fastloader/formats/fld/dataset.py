@@ -58,7 +58,9 @@ class Dataset:
         if file is None:
             file = self._open(number)
             if _schema(file.descriptors) != _schema(self.descriptors):
-                raise FormatError(f"has other fields than {self._first.path}", path=file.path)
+                raise FormatError(
+                    f"has other fields than {self._first.path}", path=file.path, hint="restore the shard from a copy"
+                )
             while len(self._files) >= MAX_OPEN:
                 self._files.pop(next(iter(self._files), number), None)
             self._files[number] = file
@@ -67,7 +69,7 @@ class Dataset:
     def _open(self, number: int) -> FldFile:
         shard = self.shards[number]
         path = self.path / shard.path
-        if not shard.path and path.is_dir():  # a single file that was appended to is the first shard of a folder now
+        if path.is_dir():  # a single file that was appended to since: it is the first shard of a folder now
             path /= shard_name(0)
         file = FldFile(path)
         if (file.num_samples, file.size, file.identity) != (shard.num_samples, shard.size, shard.identity):
@@ -110,7 +112,10 @@ class Dataset:
             error.path, error.field = str(path), descriptor.name
             raise
         except Exception as error:
-            raise FormatError(f"the stored options can't be read: {error}", path=path, field=descriptor.name) from error
+            raise FormatError(
+                f"the stored options can't be read: {error}",
+                path=path, field=descriptor.name, hint="the class has changed since the file was written, or it is damaged",
+            ) from error  # fmt: skip
         if size != descriptor.metadata_size or field.has_payload != descriptor.has_payload:
             raise FormatError(
                 f"{type(field).__name__} keeps {size} bytes of metadata a sample, the file {descriptor.metadata_size}",
@@ -130,8 +135,7 @@ class Dataset:
     def find(self, key: bytes) -> int | None:
         """The sample with this key; shards are asked in order."""
         for number in range(len(self.shards)):
-            keys = self.file(number).keys()
-            found = None if keys is None else keys.find(key)
+            found = self.file(number).find(key)
             if found is not None:
                 return int(self.starts[number]) + found
         return None

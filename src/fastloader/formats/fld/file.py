@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.errors import ChecksumError, FormatError, StoreError
+from fastloader.errors import ChecksumError, DecodeError, FormatError, StoreError
 from fastloader.formats.fld.layout import (
     DESCRIPTOR,
     DIRECTORY_HEAD,
@@ -124,6 +124,8 @@ class FldFile:
                 if entry.flags & ENTRY_REQUIRED:
                     raise self.broken(f"needs a table of kind {entry.kind}", hint="pip install -U fastloader")
                 continue
+            if entry.field >= self.header.num_fields and entry.field != NO_FIELD:
+                raise self.broken(f"lists a table of field {entry.field}; it has {self.header.num_fields} fields")
             self.part(entry.offset, entry.size, f"the {Kind(entry.kind).name.lower()} table")
             if (entry.kind, entry.field) in directory:
                 raise self.broken(f"lists table {entry.kind} of field {entry.field} twice")
@@ -146,12 +148,14 @@ class FldFile:
         if self.header.num_fields * DESCRIPTOR.size > len(section):
             raise self.broken(f"describes {self.header.num_fields} fields in {len(section)} bytes")
         found = []
+        room = len(section)  # for all arguments together: laid over each other they would take far more memory
         for i in range(self.header.num_fields):
             name, type_id, flags, metadata_size, codec, level, pointer, size = DESCRIPTOR.unpack_from(
                 section, i * DESCRIPTOR.size
             )
             begin = pointer - entry.offset
-            if begin < 0 or begin + size > len(section):
+            room -= size
+            if begin < 0 or begin + size > len(section) or room < 0:
                 raise self.broken(f"has arguments of field {i} outside the descriptors")
             try:
                 text = name.rstrip(b"\0").decode()
@@ -175,6 +179,8 @@ class FldFile:
                 expected[Kind.METADATA, i] = (descriptor.metadata_size, samples)
             if (Kind.VALIDITY, i) in self.directory:
                 expected[Kind.VALIDITY, i] = (1, (samples + 7) // 8)
+        if samples and not any(kind in (Kind.EXTENTS, Kind.METADATA) for kind, _ in expected):
+            raise self.broken(f"claims {samples} samples but has no table that holds them")
         pages = self.directory[Kind.PAGES, NO_FIELD]
         expected[Kind.PAGES, NO_FIELD] = (PAGE.itemsize, pages.size // PAGE.itemsize)
         if self.has_keys:
@@ -228,11 +234,18 @@ class FldFile:
             self._keys = kernels.Keys(offsets, names, slots)
         return self._keys
 
+    def find(self, key: bytes) -> int | None:
+        """The row of the sample with this key."""
+        try:
+            keys = self.keys()
+            return None if keys is None else keys.find(key)
+        except kernels.Failure as failure:
+            raise explain(failure, self.path, what="the key index: ") from failure
+
     def metadata_row(self, field: int, sample: int, dtype: np.dtype[Any]) -> Any:
         """One sample's metadata record."""
-        table = self.table(Kind.METADATA, field)
-        row = table.row(sample) if table is not None else b""
-        return np.frombuffer(row, dtype)[0] if dtype.itemsize else np.zeros(1, dtype)[0]
+        table = self.table(Kind.METADATA, field) if dtype.itemsize else None
+        return np.zeros(1, dtype)[0] if table is None else np.frombuffer(table.row(sample), dtype)[0]
 
     def is_missing(self, field: int, sample: int) -> bool:
         """Whether the sample has no value for the field."""
@@ -254,6 +267,21 @@ class FldFile:
         table = self.table(Kind.PAGES)
         assert table is not None
         return np.frombuffer(table.row(0, table.rows), PAGE)
+
+
+def explain(
+    failure: kernels.Failure, path: Path, sample: int | None = None, field: str | None = None, what: str = ""
+) -> FormatError:
+    """A native failure as the exception users see."""
+    kind, message, _, stored, computed = failure.args
+    hint = f'run "fastloader verify {path}"'
+    if kind in ("checksum", "table"):
+        what += "payload" if kind == "checksum" else f"table {message}"
+        return ChecksumError(
+            f"{what} damaged", stored=stored, computed=computed, path=path, sample=sample, field=field, hint=hint
+        )
+    error = DecodeError if kind in ("decode", "codec") else FormatError
+    return error(what + message, path=path, sample=sample, field=field, hint=hint)
 
 
 def _not_there(path: Path) -> StoreError:

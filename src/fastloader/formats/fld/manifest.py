@@ -87,17 +87,29 @@ class Manifest:
             stored = content.pop("crc32c")
             computed = crc32c(_canonical(content))
             if stored != computed:
-                raise ChecksumError("damaged", stored=int(stored), computed=computed, path=path)
-            shards = tuple(Shard(str(p), *(_count(v) for v in (n, size, id_))) for p, n, size, id_ in content["shards"])
-            return cls(shards, _count(content["snapshot"]))
+                raise ChecksumError(
+                    "damaged", stored=int(stored), computed=computed, path=path, hint="restore it from a copy"
+                )
+            shards = tuple(Shard(_path(p), *map(_count, (n, size, id_))) for p, n, size, id_ in content["shards"])
+            manifest = cls(shards, _count(content["snapshot"]))
+            if _count(manifest.num_samples) != content["num_samples"]:
+                raise ValueError("its shards do not have as many samples as it says")
+            return manifest
         except FormatError:
             raise
-        except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError) as error:
             raise FormatError(f"is damaged ({error})", path=path, hint="restore it from a copy") from error
 
 
 def _canonical(content: dict[str, Any]) -> bytes:
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _path(value: Any) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise ValueError(f"{value!r} is no path")
+    os.fsencode(value)  # a ValueError where no file can have this name
+    return value
 
 
 def _count(value: Any) -> int:

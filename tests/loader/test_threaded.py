@@ -1,0 +1,274 @@
+import threading
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import fastloader as fl
+from fastloader.fields import BY_TYPE_ID
+
+COUNT = 53
+
+
+def loader_threads():
+    return [t for t in threading.enumerate() if t.name.startswith("fastloader-loader")]
+
+
+@pytest.fixture(params=[{}, {"shard_size": 500}], ids=["file", "shards"])
+def reader(request, tmp_path):
+    fields = {"n": fl.IntField(), "a": fl.NDArrayField("float32", (2, 3)), "text": fl.JSONField()}
+    with fl.DatasetWriter(tmp_path / "x.fld", fields, **request.param) as writer:
+        writer.write_many((i, np.full((2, 3), i, np.float32), f"number {i}") for i in range(COUNT))
+    return fl.open(tmp_path / "x.fld")
+
+
+def orders(loader, epochs=1):
+    return [[int(n) for batch in loader for n in batch["n"]] for _ in range(epochs)]
+
+
+# Order
+
+
+def test_in_order_without_shuffling(reader):
+    assert orders(fl.DataLoader(reader, 8, shuffle=False), 2) == [list(range(COUNT))] * 2
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_every_sample_once_an_epoch(workers, reader):
+    for order in orders(fl.DataLoader(reader, 8, num_workers=workers), 3):
+        assert Counter(order) == Counter(range(COUNT))
+
+
+def test_the_order_is_a_matter_of_seed_and_epoch_alone(reader):
+    def run(seed, workers, batch_size=8, prefetch=2):
+        return orders(
+            fl.DataLoader(reader, batch_size, seed=seed, num_workers=workers, prefetch_factor=prefetch), epochs=3
+        )
+
+    wanted = run(7, 0)
+    assert run(7, 1) == run(7, 3) == run(7, 3, prefetch=5) == run(7, 2, batch_size=5) == wanted
+    assert len({tuple(order) for order in wanted}) == 3
+    assert run(8, 0) != wanted
+    assert wanted[0] != sorted(wanted[0])
+
+
+def test_an_epoch_can_be_chosen(reader):
+    loader = fl.DataLoader(reader, 8, seed=7)
+    first, second, third = orders(loader, 3)
+    loader.set_epoch(1)
+    assert orders(loader, 2) == [second, third]
+    loader.set_epoch(0)
+    assert orders(loader) == [first]
+
+
+def test_two_iterators_at_once_are_two_epochs(reader):
+    one, two, three = orders(fl.DataLoader(reader, 8, seed=7), 3)
+    loader = fl.DataLoader(reader, 8, seed=7, num_workers=2)
+    got = [[], []]
+    for pair in zip(loader, loader, strict=True):
+        for order, batch in zip(got, pair, strict=True):
+            order += batch["n"].tolist()
+    assert got == [one, two]
+    assert orders(loader) == [three]
+
+
+# Batches
+
+
+@pytest.mark.parametrize("batch_size", [1, 8, 52, 53, 54, 1000])
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_lengths(batch_size, drop_last, workers, reader):
+    loader = fl.DataLoader(reader, batch_size, drop_last=drop_last, num_workers=workers)
+    sizes = [len(batch["n"]) for batch in loader]
+    whole, rest = divmod(COUNT, batch_size)
+    assert sizes == [batch_size] * whole + ([rest] if rest and not drop_last else [])
+    assert len(loader) == len(sizes)
+
+
+def test_batches_are_what_the_reader_gives(reader):
+    (batch,) = fl.DataLoader(reader, COUNT, seed=1)
+    order = batch["n"]
+    assert batch["a"].shape == (COUNT, 2, 3)
+    assert (batch["a"][:, 0, 0] == order).all()
+    assert batch["text"] == [f"number {i}" for i in order]
+
+
+def test_a_dataset_of_nothing(tmp_path):
+    with fl.DatasetWriter(tmp_path / "x.fld", {"n": fl.IntField()}):
+        pass
+    for workers in (0, 2):
+        loader = fl.DataLoader(fl.open(tmp_path / "x.fld"), num_workers=workers)
+        assert (list(loader), len(loader)) == ([], 0)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_transforms_by_field_then_collate(workers, reader):
+    loader = fl.DataLoader(
+        reader, 8, shuffle=False, num_workers=workers,
+        transforms={"a": lambda a: a / 2, "text": lambda texts: [len(t) for t in texts]},
+        collate_fn=lambda batch: (batch["n"], batch["a"], batch["text"]),
+    )  # fmt: skip
+    n, a, text = next(iter(loader))
+    assert (a[:, 0, 0] == n / 2).all()
+    assert text == [len(f"number {i}") for i in range(8)]
+
+
+def test_reading_ahead_is_bounded(reader):
+    started = []
+    loader = fl.DataLoader(
+        reader, 1, num_workers=2, prefetch_factor=3, transforms={"n": lambda n: started.append(int(n[0])) or n}
+    )
+    iterator = iter(loader)
+    assert started == []
+    for taken in range(1, 20):
+        next(iterator)
+        assert len(started) <= taken + 2 * 3
+    iterator.close()
+
+
+# Errors
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_an_error_in_a_transform_names_samples_and_field(workers, reader):
+    def fail(a):
+        if 20.0 in a:
+            raise ZeroDivisionError("no twenties")
+        return a
+
+    loader = fl.DataLoader(reader, 8, shuffle=False, num_workers=workers, transforms={"a": fail})
+    seen = []
+    with pytest.raises(fl.FastLoaderError) as caught:
+        seen.extend(batch["n"][0] for batch in loader)
+    assert seen == [0, 8]
+    assert caught.value.field == "a"
+    assert str(reader.path) in str(caught.value)
+    assert "the transform failed on samples [16, 17, 18, 19] ...: ZeroDivisionError: no twenties" in str(caught.value)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert loader_threads() == []
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+@pytest.mark.parametrize("place", ["transforms", "collate_fn"])
+def test_a_stop_iteration_does_not_end_the_epoch_quietly(workers, place, reader):
+    def stop(_):
+        raise StopIteration
+
+    options = {"transforms": {"n": stop}} if place == "transforms" else {"collate_fn": stop}
+    with pytest.raises((fl.FastLoaderError, RuntimeError)):
+        list(fl.DataLoader(reader, 8, num_workers=workers, **options))
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_a_damaged_payload_reaches_the_consumer_with_its_place(workers, reader):
+    number, position = reader.dataset.where(30)
+    file = reader.dataset.file(number)
+    with file.path.open("r+b") as raw:
+        raw.seek(file.payloads(1).extent(position)[0])
+        raw.write(b"\xff\xff")
+    loader = fl.DataLoader(fl.open(reader.path), 8, shuffle=False, num_workers=workers)
+    seen = []
+    with pytest.raises(fl.ChecksumError) as caught:
+        seen.extend(batch["n"][0] for batch in loader)
+    assert seen == [0, 8, 16]
+    assert (caught.value.sample, caught.value.field, caught.value.path) == (30, "a", str(file.path))
+    assert loader_threads() == []
+
+
+def test_an_error_ends_the_epoch_and_the_next_one_starts_anew(reader):
+    broken = True
+
+    def fail(n):
+        if broken:
+            raise ValueError("once")
+        return n
+
+    loader = fl.DataLoader(reader, 8, seed=7, transforms={"n": fail})
+    with pytest.raises(fl.FastLoaderError):
+        list(loader)
+    broken = False
+    assert orders(loader) == orders(fl.DataLoader(reader, 8, seed=7), 2)[1:]
+
+
+# Threads
+
+
+def test_leaving_early_leaves_no_thread(reader):
+    for batch in fl.DataLoader(reader, 4, num_workers=3):
+        assert len(batch["n"]) == 4
+        assert loader_threads()
+        break
+    assert loader_threads() == []
+
+
+def test_the_end_of_an_epoch_leaves_no_thread(reader):
+    list(fl.DataLoader(reader, 4, num_workers=3))
+    assert loader_threads() == []
+
+
+def test_an_iterator_never_used_starts_no_thread(reader):
+    iterator = iter(fl.DataLoader(reader, 4, num_workers=3))
+    assert loader_threads() == []
+    del iterator
+
+
+def test_an_interrupt_in_the_loop_leaves_no_thread(reader):
+    def train():
+        for _ in fl.DataLoader(reader, 4, num_workers=3):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train()
+    assert loader_threads() == []
+
+
+def test_without_workers_everything_runs_in_the_callers_thread(reader):
+    seen = set()
+    list(fl.DataLoader(reader, 8, num_workers=0, transforms={"n": lambda n: seen.add(threading.get_ident()) or n}))
+    assert seen == {threading.get_ident()}
+
+
+def test_with_workers_transforms_run_in_them(reader):
+    seen = set()
+    list(fl.DataLoader(reader, 8, num_workers=2, transforms={"n": lambda n: seen.add(threading.get_ident()) or n}))
+    assert threading.get_ident() not in seen
+
+
+# Arguments and other fields
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, "batch_size=0: at least 1"),
+        ({"num_workers": -1}, "num_workers=-1: at least 0"),
+        ({"prefetch_factor": 0}, "prefetch_factor=0: at least 1"),
+        ({"seed": -1}, "seed=-1: at least 0"),
+        ({"transforms": {"nope": abs}}, "transforms for unknown fields nope; there are n, a, text"),
+    ],
+)
+def test_wrong_arguments(options, message, reader):
+    with pytest.raises(ValueError, match=message):
+        fl.DataLoader(reader, **options)
+
+
+def test_a_field_of_ones_own_without_a_batch_decoder(tmp_path, monkeypatch):
+    class Squared(fl.Field):
+        type_id = 6_300_000
+
+        def encode(self, value):
+            return fl.Encoded(payload=b"%d" % value**2)
+
+        def get_decoder_class(self):
+            class SquaredDecoder(fl.Decoder):
+                def __call__(self, metadata, read):
+                    return int(bytes(read()))
+
+            return SquaredDecoder
+
+    monkeypatch.setitem(BY_TYPE_ID, 6_300_000, Squared)
+    with fl.DatasetWriter(tmp_path / "x.fld", {"s": Squared()}) as writer:
+        writer.write_many([i] for i in range(10))
+    (batch,) = fl.DataLoader(fl.open(tmp_path / "x.fld"), 10, shuffle=False)
+    assert batch["s"].tolist() == [i**2 for i in range(10)]

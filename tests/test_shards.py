@@ -1,0 +1,447 @@
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import fastloader as fl
+from fastloader.formats.fld import Manifest, target
+
+FIELDS = {"n": fl.IntField(), "b": fl.BytesField()}
+
+
+def samples(start, stop):
+    return [{"n": i, "b": bytes([i % 251]) * 1000} for i in range(start, stop)]
+
+
+def write(path, start, stop, *, fields=FIELDS, **options):
+    with fl.DatasetWriter(path, fields, **options) as writer:
+        writer.write_many(samples(start, stop), [f"k{i}" for i in range(start, stop)] if options.get("keys") else None)
+    return fl.open(path)
+
+
+def append(path, start, stop, **options):
+    return write(path, start, stop, fields=None, mode="a", **options)
+
+
+def numbers(path):
+    return [s["n"] for s in fl.open(path)]
+
+
+def tree(folder):
+    return {str(p.relative_to(folder)): p.read_bytes() for p in Path(folder).rglob("*") if p.is_file()}
+
+
+# Splitting
+
+
+def test_shard_size_splits(tmp_path):
+    reader = write(tmp_path / "x.fld", 0, 100, shard_size=10_500)
+    shards = reader.dataset.shards
+    assert [s.path for s in shards] == [f"shard-{i:05d}.fld" for i in range(len(shards))]
+    assert {s.num_samples for s in shards} == {10}
+    assert list(reader) == samples(0, 100)
+    assert sorted(os.listdir(tmp_path / "x.fld")) == sorted(["manifest.json", *(s.path for s in shards)])
+
+
+@pytest.mark.parametrize("shard_size", [1, "1B", "3KB", "1MiB"])
+def test_a_shard_holds_at_least_a_sample_and_at_most_its_size(shard_size, tmp_path):
+    reader = write(tmp_path / "x.fld", 0, 20, shard_size=shard_size)
+    assert list(reader) == samples(0, 20)
+    limit = {1: 1, "1B": 1, "3KB": 3000, "1MiB": 1 << 20}[shard_size]
+    for number, shard in enumerate(reader.dataset.shards):
+        assert shard.num_samples == 1 or reader.dataset.file(number).data.size <= limit
+    assert len(reader.dataset.shards) in {1: [20], 3000: range(7, 11), 1 << 20: [1]}[limit]
+
+
+def test_every_shard_is_a_dataset_of_its_own(tmp_path):
+    write(tmp_path / "x.fld", 0, 30, shard_size=7000, keys=True)
+    found = []
+    for path in sorted((tmp_path / "x.fld").glob("*.fld")):
+        assert fl.verify(path, decode=True).ok
+        part = fl.open(path)
+        assert part.key_of(0) == f"k{len(found)}"
+        found += list(part)
+    assert found == samples(0, 30)
+
+
+def test_keys_over_shards(tmp_path):
+    reader = write(tmp_path / "x.fld", 0, 50, shard_size=3000, keys=True)
+    assert [reader.index_of(f"k{i}") for i in range(50)] == list(range(50))
+    assert "k50" not in reader
+
+
+def test_shards_of_nothing(tmp_path):
+    reader = write(tmp_path / "x.fld", 0, 0, shard_size=1000)
+    assert list(reader) == []
+    assert reader.field_names == ["n", "b"]
+    assert list(append(tmp_path / "x.fld", 0, 3)) == samples(0, 3)
+
+
+# Appending
+
+
+@pytest.mark.parametrize("options", [{}, {"keys": True}, {"compression": "zstd"}], ids=str)
+def test_a_file_that_is_appended_to_becomes_a_folder(options, tmp_path):
+    write(tmp_path / "x.fld", 0, 5, **options)
+    before = (tmp_path / "x.fld").read_bytes()
+    reader = append(tmp_path / "x.fld", 5, 9, keys=options.get("keys", False))
+    assert list(reader) == samples(0, 9)
+    assert sorted(os.listdir(tmp_path / "x.fld")) == ["manifest.json", "shard-00000.fld", "shard-00001.fld"]
+    assert (tmp_path / "x.fld" / "shard-00000.fld").read_bytes() == before
+    assert os.listdir(tmp_path) == ["x.fld"]
+    if options.get("keys"):
+        assert reader.index_of("k7") == 7
+    assert {d.codec for d in reader.dataset.file(1).descriptors} == {2 if "compression" in options else 0}
+
+
+def test_appending_again_and_again(tmp_path):
+    write(tmp_path / "x.fld", 0, 2, shard_size=1500)
+    for i in range(2, 12, 2):
+        assert list(append(tmp_path / "x.fld", i, i + 2)) == samples(0, i + 2)
+    assert Manifest.load(tmp_path / "x.fld").snapshot == 6
+    assert fl.verify(tmp_path / "x.fld").ok
+    assert os.listdir(tmp_path) == ["x.fld"]
+
+
+def test_appending_with_a_shard_size(tmp_path):
+    write(tmp_path / "x.fld", 0, 2)
+    reader = append(tmp_path / "x.fld", 2, 12, shard_size=2500)
+    assert [s.num_samples for s in reader.dataset.shards] == [2, 2, 2, 2, 2, 2]
+
+
+def test_appending_to_what_is_not_there_writes_anew(tmp_path):
+    assert list(write(tmp_path / "x.fld", 0, 3, mode="a")) == samples(0, 3)
+    assert (tmp_path / "x.fld").is_file()
+    with pytest.raises(ValueError, match="fields=None"):
+        append(tmp_path / "y.fld", 0, 3)
+
+
+def test_appending_nothing_changes_nothing_that_is_read(tmp_path):
+    write(tmp_path / "x.fld", 0, 3, shard_size=1000)
+    assert list(append(tmp_path / "x.fld", 0, 0)) == samples(0, 3)
+
+
+def test_appended_samples_are_counted_from_the_datasets_first(tmp_path):
+    write(tmp_path / "x.fld", 0, 3)
+    with pytest.raises(fl.SampleError) as caught, fl.DatasetWriter(tmp_path / "x.fld", None, mode="a") as writer:
+        writer.write_many([(1, b""), ("text", b"")])
+    assert caught.value.sample == 4
+    assert numbers(tmp_path / "x.fld") == [0, 1, 2]
+
+
+@pytest.mark.parametrize("options", [{}, {"shard_size": 2000}], ids=str)
+def test_the_old_snapshot_stays_readable(options, tmp_path):
+    old = write(tmp_path / "x.fld", 0, 6, **options)
+    unread = fl.open(tmp_path / "x.fld")
+    new = append(tmp_path / "x.fld", 6, 9)
+    assert len(old) == 6
+    assert list(old) == list(unread) == samples(0, 6)
+    assert list(new) == samples(0, 9)
+    with pytest.raises(IndexError):
+        old[6]
+
+
+@pytest.mark.parametrize("options", [{}, {"shard_size": 2000}], ids=str)
+def test_of_two_appenders_one_wins_and_the_other_is_told(options, tmp_path):
+    path = tmp_path / "x.fld"
+    write(path, 0, 4, **options)
+    one = fl.DatasetWriter(path, None, mode="a")
+    two = fl.DatasetWriter(path, None, mode="a")
+    one.write_many(samples(100, 103))
+    two.write_many(samples(200, 203))
+    one.close()
+    with pytest.raises(
+        fl.StoreError, match="was changed by another writer in the meantime; nothing was added; append again"
+    ):
+        two.close()
+    assert numbers(path) == [0, 1, 2, 3, 100, 101, 102]
+    assert fl.verify(path).ok
+    assert os.listdir(tmp_path) == ["x.fld"]
+    assert [s["n"] for s in append(path, 200, 203)] == [0, 1, 2, 3, 100, 101, 102, 200, 201, 202]
+
+
+@pytest.mark.parametrize("options", [{}, {"shard_size": 2000}], ids=str)
+def test_appenders_at_the_same_moment(options, tmp_path):
+    path = tmp_path / "x.fld"
+    write(path, 0, 4, **options)
+    writers = [fl.DatasetWriter(path, None, mode="a") for _ in range(6)]
+    for number, writer in enumerate(writers):
+        writer.write_sample((1000 + number, b""))
+    barrier = threading.Barrier(len(writers))
+    won = []
+
+    def finish(number):
+        barrier.wait()
+        try:
+            writers[number].close()
+            won.append(1000 + number)
+        except fl.StoreError:
+            pass
+
+    threads = [threading.Thread(target=finish, args=(i,)) for i in range(len(writers))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert numbers(path) == [0, 1, 2, 3, *won]
+    assert fl.verify(path).ok
+    assert os.listdir(tmp_path) == ["x.fld"]
+
+
+def test_a_file_replaced_while_it_is_appended_to_is_told(tmp_path):
+    write(tmp_path / "x.fld", 0, 4)
+    appender = fl.DatasetWriter(tmp_path / "x.fld", None, mode="a")
+    appender.write_many(samples(10, 12))
+    write(tmp_path / "x.fld", 50, 52)
+    with pytest.raises(fl.StoreError, match="was changed by another writer"):
+        appender.close()
+    assert numbers(tmp_path / "x.fld") == [50, 51]
+    assert os.listdir(tmp_path) == ["x.fld"]
+
+
+KILLED_AT = """
+import os, sys
+import fastloader as fl
+from fastloader.formats.fld import target
+def die(*_, **__):
+    os._exit(9)
+where = sys.argv[2]
+if where == "manifest":
+    target.Manifest.save = die
+elif where == "exchange":
+    target.exchange = die
+elif where == "writing":
+    fl.DatasetWriter.close = die
+with fl.DatasetWriter(sys.argv[1], None, mode="a") as writer:
+    writer.write_sample((77, b"x"))
+"""
+
+
+@pytest.mark.parametrize("where", ["writing", "manifest", "exchange"])
+@pytest.mark.parametrize("options", [{}, {"shard_size": 2000}], ids=str)
+def test_a_killed_append_leaves_the_dataset_as_it_was(where, options, tmp_path):
+    path = tmp_path / "x.fld"
+    write(path, 0, 4, **options)
+    done = subprocess.run([sys.executable, "-c", KILLED_AT, path, where], check=False)
+    if done.returncode == 0:  # a folder is appended to without an exchange
+        assert (where, "shard_size" in options) == ("exchange", True)
+        return
+    assert done.returncode == 9
+    assert list(fl.open(path)) == samples(0, 4)
+    assert list(append(path, 4, 6)) == samples(0, 6)
+    assert fl.verify(path).ok
+    assert os.listdir(tmp_path) == ["x.fld"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_interrupt_around_the_manifest_swap_loses_nothing(when, tmp_path, monkeypatch):
+    path = tmp_path / "x.fld"
+    write(path, 0, 4, shard_size=2000)
+    save = Manifest.save
+
+    def interrupted(self, folder):
+        if when == "after":
+            save(self, folder)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(target.Manifest, "save", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            append(path, 4, 6)
+    assert list(fl.open(path)) == samples(0, 6 if when == "after" else 4)
+    assert fl.verify(path).ok
+    assert list(append(path, 6, 7))[-1:] == samples(6, 7)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"n": fl.IntField()},
+        {"b": fl.BytesField(), "n": fl.IntField()},
+        {"n": fl.FloatField(), "b": fl.BytesField()},
+        {"n": fl.IntField(), "c": fl.BytesField()},
+    ],
+    ids=str,
+)
+def test_other_fields_are_refused(fields, tmp_path):
+    write(tmp_path / "x.fld", 0, 2)
+    with pytest.raises(ValueError, match="the dataset has the fields"):
+        fl.DatasetWriter(tmp_path / "x.fld", fields, mode="a")
+    assert os.listdir(tmp_path) == ["x.fld"]
+
+
+def test_other_options_are_refused(tmp_path):
+    image = {"i": fl.JPEGImageField(90)}
+    with fl.DatasetWriter(tmp_path / "x.fld", image):
+        pass
+    with pytest.raises(ValueError, match=r"quality=90.*not.*quality=80"):
+        fl.DatasetWriter(tmp_path / "x.fld", {"i": fl.JPEGImageField(80)}, mode="a")
+    with fl.DatasetWriter(tmp_path / "x.fld", image, mode="a"):
+        pass
+
+
+def test_keys_must_agree(tmp_path):
+    write(tmp_path / "plain.fld", 0, 2)
+    with pytest.raises(ValueError, match="the samples there have no keys"):
+        fl.DatasetWriter(tmp_path / "plain.fld", None, mode="a", keys=True)
+    write(tmp_path / "keyed.fld", 0, 2, keys=True)
+    with fl.DatasetWriter(tmp_path / "keyed.fld", None, mode="a") as writer:
+        with pytest.raises(fl.SampleError, match="has no key"):
+            writer.write_sample((1, b""))
+        writer.write_sample((1, b""), "new")
+    assert fl.open(tmp_path / "keyed.fld").index_of("new") == 2
+
+
+# Concatenating
+
+
+def test_concatenating_copies_nothing(tmp_path):
+    write(tmp_path / "a.fld", 0, 5)
+    write(tmp_path / "b.fld", 5, 12, shard_size=2000)
+    write(tmp_path / "c.fld", 12, 13, compression="lz4")
+    fl.concatenate(tmp_path / "all.fld", [tmp_path / "a.fld", tmp_path / "b.fld", tmp_path / "c.fld"])
+    assert os.listdir(tmp_path / "all.fld") == ["manifest.json"]
+    reader = fl.open(tmp_path / "all.fld")
+    assert list(reader) == samples(0, 13)
+    assert reader.read_batch([12, 0, 7])["n"].tolist() == [12, 0, 7]
+    assert fl.verify(tmp_path / "all.fld").ok
+
+
+def test_the_whole_tree_may_be_moved(tmp_path):
+    (tmp_path / "here" / "parts").mkdir(parents=True)
+    write(tmp_path / "here" / "parts" / "a.fld", 0, 5)
+    write(tmp_path / "here" / "b.fld", 5, 8, shard_size=1500)
+    fl.concatenate(tmp_path / "here" / "all.fld", [tmp_path / "here" / "parts" / "a.fld", tmp_path / "here" / "b.fld"])
+    shutil.move(tmp_path / "here", tmp_path / "there")
+    assert list(fl.open(tmp_path / "there" / "all.fld")) == samples(0, 8)
+
+
+def test_concatenations_can_be_concatenated_and_appended_to(tmp_path):
+    write(tmp_path / "a.fld", 0, 2)
+    write(tmp_path / "b.fld", 2, 4)
+    fl.concatenate(tmp_path / "ab.fld", [tmp_path / "a.fld", tmp_path / "b.fld"])
+    fl.concatenate(tmp_path / "abab.fld", [tmp_path / "ab.fld"] * 2)
+    assert numbers(tmp_path / "abab.fld") == [0, 1, 2, 3] * 2
+    assert list(append(tmp_path / "ab.fld", 4, 6)) == samples(0, 6)
+    assert numbers(tmp_path / "abab.fld") == [0, 1, 2, 3] * 2
+
+
+def test_relative_paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write("a.fld", 0, 3)
+    fl.concatenate("all.fld", ["a.fld"])
+    assert numbers("all.fld") == [0, 1, 2]
+
+
+def test_a_concatenation_stays_what_it_was_when_a_source_is_appended_to(tmp_path):
+    for name, options in (("file.fld", {}), ("folder.fld", {"shard_size": 2000})):
+        write(tmp_path / name, 0, 5, **options)
+        fl.concatenate(tmp_path / "all.fld", [tmp_path / name])
+        append(tmp_path / name, 5, 6)
+        assert numbers(tmp_path / "all.fld") == [0, 1, 2, 3, 4]
+
+
+def test_what_does_not_fit_is_not_concatenated(tmp_path):
+    write(tmp_path / "a.fld", 0, 2)
+    write(tmp_path / "keyed.fld", 0, 2, keys=True)
+    with fl.DatasetWriter(tmp_path / "other.fld", {"n": fl.FloatField(), "b": fl.BytesField()}):
+        pass
+    for other, message in (("other.fld", r"has other fields than .*a\.fld"), ("keyed.fld", "in having keys")):
+        with pytest.raises(fl.FormatError, match=message) as caught:
+            fl.concatenate(tmp_path / "all.fld", [tmp_path / "a.fld", tmp_path / other])
+        assert other in str(caught.value)
+    with pytest.raises(ValueError, match="nothing to concatenate"):
+        fl.concatenate(tmp_path / "all.fld", [])
+    with pytest.raises(fl.StoreError, match="there is no such file"):
+        fl.concatenate(tmp_path / "all.fld", [tmp_path / "none.fld"])
+    assert not (tmp_path / "all.fld").exists()
+
+
+def test_concatenating_never_removes_what_it_names(tmp_path):
+    write(tmp_path / "x.fld", 0, 4, shard_size=2000)
+    write(tmp_path / "y.fld", 4, 6)
+    before = tree(tmp_path)
+    with pytest.raises(fl.StoreError, match="would be replaced"):
+        fl.concatenate(tmp_path / "x.fld", [tmp_path / "x.fld", tmp_path / "y.fld"])
+    with pytest.raises(fl.StoreError, match="is there already and is no folder of shards"):
+        fl.concatenate(tmp_path / "y.fld", [tmp_path / "x.fld"])
+    assert tree(tmp_path) == before
+
+
+# Damage and foreign things
+
+
+def test_a_lost_shard_is_named_and_the_others_stay_readable(tmp_path):
+    for lost in (0, 2):
+        path = tmp_path / f"{lost}.fld"
+        reader = write(path, 0, 8, shard_size=2500)
+        gone = path / f"shard-{lost:05d}.fld"
+        gone.unlink()
+        reader = fl.open(path)
+        with pytest.raises(fl.StoreError, match="there is no such file or folder") as caught:
+            list(reader)
+        assert str(gone) in str(caught.value)
+        assert reader[-1] == samples(7, 8)[0]
+        assert reader.read_batch([2, 3, 6])["n"].tolist() == [2, 3, 6]
+
+
+def test_a_replaced_shard_is_told(tmp_path):
+    write(tmp_path / "x.fld", 0, 8, shard_size=2500)
+    shutil.copy(tmp_path / "x.fld" / "shard-00002.fld", tmp_path / "x.fld" / "shard-00001.fld")
+    reader = fl.open(tmp_path / "x.fld")
+    with pytest.raises(fl.FormatError, match=r"is not the file it was when .* its manifest written") as caught:
+        reader[2]
+    assert "shard-00001.fld" in str(caught.value)
+    assert reader[0]["n"] == 0
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "train.fld", "sub"])
+def test_a_folder_with_foreign_things_is_not_replaced(name, tmp_path):
+    write(tmp_path / "x.fld", 0, 8, shard_size=2500)
+    foreign = tmp_path / "x.fld" / name
+    foreign.mkdir() if name == "sub" else foreign.write_text("mine")
+    before = tree(tmp_path)
+    with pytest.raises(fl.StoreError, match=f"is a folder that is no dataset: it holds {name}"):
+        write(tmp_path / "x.fld", 0, 1, shard_size=2500)
+    write(tmp_path / "y.fld", 0, 1)
+    with pytest.raises(fl.StoreError, match=f"it holds {name}"):
+        fl.concatenate(tmp_path / "x.fld", [tmp_path / "y.fld"])
+    (tmp_path / "y.fld").unlink()
+    assert tree(tmp_path) == before
+
+
+def test_a_folder_without_a_manifest_is_not_replaced(tmp_path):
+    (tmp_path / "x.fld").mkdir()
+    with pytest.raises(fl.StoreError, match=r"it has no manifest\.json"):
+        write(tmp_path / "x.fld", 0, 1, shard_size=2500)
+    assert os.listdir(tmp_path) == ["x.fld"]
+
+
+def test_a_folder_of_shards_is_replaced_in_one_step(tmp_path):
+    old = write(tmp_path / "x.fld", 0, 8, shard_size=2500)
+    list(old)
+    new = write(tmp_path / "x.fld", 50, 53, shard_size=1500)
+    assert list(new) == samples(50, 53)
+    assert list(old) == samples(0, 8)
+    assert os.listdir(tmp_path) == ["x.fld"]
+
+
+def test_a_folder_of_shards_replaces_a_file(tmp_path):
+    write(tmp_path / "x.fld", 0, 8)
+    assert list(write(tmp_path / "x.fld", 50, 53, shard_size=1500)) == samples(50, 53)
+    assert os.listdir(tmp_path) == ["x.fld"]
+
+
+def test_a_manifest_that_was_tampered_with_is_told(tmp_path):
+    write(tmp_path / "x.fld", 0, 8, shard_size=2500)
+    path = tmp_path / "x.fld" / "manifest.json"
+    text = path.read_text()
+    for changed in (text.replace("8", "9", 1), text[:-5], "", "[]", "{}", text.replace("crc32c", "crc")):
+        path.write_text(changed)
+        with pytest.raises(fl.FormatError, match=r"manifest\.json"):
+            fl.open(tmp_path / "x.fld")
