@@ -313,14 +313,32 @@ def test_views_share_the_files_memory_and_outlive_everything(tmp_path):
     assert payload == value.tobytes()
 
 
-def test_no_file_stays_open_after_the_reader(small):
+def mappings(path):
+    with open("/proc/self/maps") as maps:
+        return sum(str(path) in line for line in maps)
+
+
+def test_no_file_stays_open_and_no_mapping_outlives_its_use(small):
     path = small(shard_size=1)
     before = os.listdir("/proc/self/fd")
     reader = fl.open(path)
+    view = reader.read_payload(0, "b")
     list(reader)
+    assert os.listdir("/proc/self/fd") == before
+    assert mappings(path) == 3
     reader.close()
     gc.collect()
-    assert os.listdir("/proc/self/fd") == before
+    assert mappings(path) == 1
+    assert view == b"one"
+    del view, reader
+    gc.collect()
+    assert mappings(path) == 0
+
+
+def test_views_can_not_be_made_writable(small):
+    reader = fl.open(small([(1, bytes(100))]))
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        np.frombuffer(reader.read_payload(0, "b"), np.uint8).flags.writeable = True
 
 
 def check_everything(reader, rounds=3):
@@ -426,8 +444,8 @@ def test_what_cannot_be_opened(tmp_path):
     (tmp_path / "zeros.fld").write_bytes(bytes(10_000))
     os.mkfifo(tmp_path / "pipe.fld")
     for name, kind, message in (
-        ("typo.fld", fl.StoreError, "there is no such file or folder; check the path"),
-        ("folder/typo/x.fld", fl.StoreError, "there is no such file or folder"),
+        ("typo.fld", FileNotFoundError, "there is no such file or folder; check the path"),
+        ("folder/typo/x.fld", fl.NotFoundError, "there is no such file or folder"),
         ("text.fld/x.fld", fl.StoreError, "Not a directory"),
         ("folder", fl.FormatError, r"is a folder without manifest\.json"),
         ("empty.fld", fl.FormatError, "is empty"),

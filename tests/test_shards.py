@@ -1,8 +1,10 @@
 import os
+import pickle
 import shutil
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,16 @@ def tree(folder):
 
 
 # Splitting
+
+
+def test_samples_of_numbers_alone_are_split_by_their_table_rows(tmp_path):
+    fields = {"n": fl.IntField(), "x": fl.FloatField()}
+    with fl.DatasetWriter(tmp_path / "x.fld", fields, shard_size=100 * 16) as writer:
+        writer.write_many([{"n": i, "x": i / 2} for i in range(1050)])
+    reader = fl.open(tmp_path / "x.fld")
+    assert [shard.num_samples for shard in reader.dataset.shards] == [100] * 10 + [50]
+    assert reader.read_batch(range(1050))["n"].tolist() == list(range(1050))
+    assert fl.verify(tmp_path / "x.fld").ok
 
 
 def test_shard_size_splits(tmp_path):
@@ -202,6 +214,17 @@ def test_a_file_replaced_while_it_is_appended_to_is_told(tmp_path):
         appender.close()
     assert numbers(tmp_path / "x.fld") == [50, 51]
     assert os.listdir(tmp_path) == ["x.fld"]
+
+
+def test_a_folder_replaced_while_it_is_appended_to_is_told(tmp_path):
+    write(tmp_path / "x.fld", 0, 8, shard_size=2000)
+    appender = fl.DatasetWriter(tmp_path / "x.fld", None, mode="a")
+    appender.write_many(samples(10, 12))
+    write(tmp_path / "x.fld", 50, 52, shard_size=10_000)
+    with pytest.raises(fl.StoreError, match="was changed by another writer"):
+        appender.close()
+    assert numbers(tmp_path / "x.fld") == [50, 51]
+    assert sorted(os.listdir(tmp_path / "x.fld")) == ["manifest.json", "shard-00000.fld"]
 
 
 KILLED_AT = """
@@ -373,6 +396,22 @@ def test_concatenating_never_removes_what_it_names(tmp_path):
     assert tree(tmp_path) == before
 
 
+FEW_DESCRIPTORS = """
+import resource, sys
+import fastloader as fl
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+reader = fl.open(sys.argv[1])
+print(len(list(reader)), fl.verify(sys.argv[1]).ok, len(reader.read_batch(range(320))['b']))
+"""
+
+
+def test_more_shards_than_files_may_be_open(tmp_path):
+    with fl.DatasetWriter(tmp_path / "x.fld", {"b": fl.BytesField()}, shard_size=1) as writer:
+        writer.write_many([b"%d" % i] for i in range(320))
+    command = [sys.executable, "-c", FEW_DESCRIPTORS, tmp_path / "x.fld"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "320 True 320\n"
+
+
 # Damage and foreign things
 
 
@@ -445,3 +484,49 @@ def test_a_manifest_that_was_tampered_with_is_told(tmp_path):
         path.write_text(changed)
         with pytest.raises(fl.FormatError, match=r"manifest\.json"):
             fl.open(tmp_path / "x.fld")
+
+
+def test_added_shards_are_compressed_like_those_there_unless_told_otherwise(tmp_path):
+    fields = {"a": fl.BytesField(), "b": fl.BytesField()}
+    sample = {"a": b"x" * 5000, "b": b"y" * 5000}
+    with fl.DatasetWriter(tmp_path / "x.fld", fields, compression={"a": "zstd:5", "b": "lz4"}) as writer:
+        writer.write_sample(sample)
+    with fl.DatasetWriter(tmp_path / "x.fld", None, mode="a", compression={"b": None}) as writer:
+        writer.write_sample(sample)
+    added = fl.open(tmp_path / "x.fld").dataset.file(1)
+    assert [(d.name, d.codec, d.level) for d in added.descriptors] == [("a", 2, 5), ("b", 0, 0)]
+    assert added.payloads(0).extent(0)[1] < 100
+    assert added.payloads(1).extent(0)[1] == 5000
+
+
+def test_a_shard_without_keys_among_shards_with_keys_is_refused(tmp_path):
+    write(tmp_path / "keyed.fld", 0, 3, keys=True)
+    write(tmp_path / "plain.fld", 3, 5)
+    both = tmp_path / "both.fld"
+    both.mkdir()
+    parts = [fl.open(tmp_path / name).dataset.shards[0] for name in ("keyed.fld", "plain.fld")]
+    named = [replace(shard, path=f"../{name}.fld") for shard, name in zip(parts, ("keyed", "plain"), strict=True)]
+    Manifest(tuple(named)).save(both)
+    with pytest.raises(fl.FormatError, match=r"plain\.fld: differs from .*keyed\.fld in having keys"):
+        fl.open(both)[4]
+
+
+def test_a_dataset_opened_by_a_relative_path_outlives_a_change_of_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    reader = write(Path("x.fld"), 0, 6, shard_size=1500)
+    pickled = pickle.dumps(fl.open("x.fld"))
+    monkeypatch.chdir("/")
+    assert [s["n"] for s in reader] == list(range(6))
+    assert [s["n"] for s in pickle.loads(pickled)] == list(range(6))
+
+
+@pytest.mark.parametrize("options", [{}, {"shard_size": 1500}], ids=str)
+def test_writing_through_a_link_replaces_what_it_points_at(options, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    real, link = tmp_path / "elsewhere" / "x.fld", tmp_path / "x.fld"
+    write(real, 0, 2, **options)
+    link.symlink_to(real)
+    write(link, 0, 4, **options)
+    append(link, 4, 5)
+    assert link.is_symlink()
+    assert numbers(real) == numbers(link) == list(range(5))

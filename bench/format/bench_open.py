@@ -27,7 +27,11 @@ def build(path: Path, samples: int) -> None:
         valid = np.ones(step, np.bool_)
         codecs = np.zeros(step, np.uint8)
         texts = Column(
-            np.zeros(step, specs[1].field.metadata_type), valid, [b"12345678"] * step, np.full(step, 8, np.uint64), codecs
+            np.zeros(step, specs[1].field.metadata_type),
+            valid,
+            [b"12345678"] * step,
+            np.full(step, 8, np.uint64),
+            codecs,
         )
         keys = [b"%d" % i for i in range(first, first + step)]
         builder.append(Chunk(step, [Column(labels, valid, [], empty, codecs), texts], keys))

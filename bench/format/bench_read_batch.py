@@ -57,9 +57,7 @@ def main() -> list[Result]:
             readers[name].read_batch(indices)
             return time.perf_counter() - began
 
-        times = interleave(
-            2000, copy=copy, take=take, array=lambda: batch("array"), bytes=lambda: batch("bytes")
-        )
+        times = interleave(2000, copy=copy, take=take, array=lambda: batch("array"), bytes=lambda: batch("bytes"))
     mb = out.nbytes / 1e6
     return [
         Result(f"read_batch of {BATCH} x 4 KB as one array", "one contiguous memcpy", times["array"] / times["copy"],

@@ -6,6 +6,7 @@ from fastloader.errors import (
     FastLoaderError,
     FormatError,
     KeyNotFoundError,
+    NotFoundError,
     SampleError,
     StoreError,
     UnknownTypeError,
@@ -38,7 +39,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BatchDecoder", "BytesField", "ChecksumError", "DataLoader", "DatasetReader", "DatasetWriter", "DecodeError",
     "Decoder", "Encoded", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "JPEGImageField",
-    "JSONField", "KeyNotFoundError", "NDArrayField", "PNGImageField", "PayloadBatch",
+    "JSONField", "KeyNotFoundError", "NDArrayField", "NotFoundError", "PNGImageField", "PayloadBatch",
     "RawImageField", "SampleError", "StoreError", "TypeId", "UnknownTypeError", "concatenate", "open",
     "register_type", "verify",
 ]  # fmt: skip

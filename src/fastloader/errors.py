@@ -80,5 +80,9 @@ class StoreError(FastLoaderError, OSError):
     """Reading, writing or publishing files failed."""
 
 
+class NotFoundError(StoreError, FileNotFoundError):
+    """There is no such file or folder."""
+
+
 class KeyNotFoundError(FastLoaderError, KeyError):
     """No sample has this key."""

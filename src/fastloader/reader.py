@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastloader import kernels
-from fastloader.errors import ChecksumError, DecodeError, FastLoaderError, FormatError, KeyNotFoundError
+from fastloader.errors import DecodeError, FastLoaderError, KeyNotFoundError
 from fastloader.fields import BatchDecoder, Decoder, Field, PayloadBatch
 from fastloader.formats.fld import Dataset, explain
 from fastloader.formats.fld.layout import Kind

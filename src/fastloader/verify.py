@@ -19,6 +19,7 @@ from fastloader.formats.fld.layout import NO_FIELD, Kind
 from fastloader.progress import progress
 
 ROWS = 4096
+PAYLOAD_BYTES = 32 << 20
 BLOCKS = 256
 DECODED_ROWS = 64
 
@@ -119,8 +120,9 @@ def _jobs(dataset: Dataset, report: Report, decode: bool) -> Iterator[_Job]:
                 yield from _table_jobs(file, Kind(kind), index)
         for index, descriptor in enumerate(file.descriptors):
             if descriptor.has_payload:
-                for begin in _begins(file, ROWS):
-                    yield partial(_check_payloads, file, index, begin, start)
+                step = _payload_rows(file)
+                for begin in _begins(file, step):
+                    yield partial(_check_payloads, file, index, begin, begin + step, start)
         if file.has_keys:
             for begin in _begins(file, ROWS):
                 yield partial(_check_keys, file, begin, start)
@@ -129,8 +131,14 @@ def _jobs(dataset: Dataset, report: Report, decode: bool) -> Iterator[_Job]:
                 yield partial(_check_decoding, dataset, file, begin, start)
 
 
+def _payload_rows(file: FldFile) -> int:
+    """Rows a job: about ``PAYLOAD_BYTES`` of data, so that jobs of large payloads are spread and interrupted alike."""
+    mean = max(1, file.data.size // max(1, file.num_samples))
+    return max(1, min(ROWS, PAYLOAD_BYTES // mean))
+
+
 def _begins(file: FldFile, step: int) -> range:
-    """Where the runs of ``step`` rows begin; an empty file has one too, so that its fields and indexes are looked at."""
+    """Where the runs of ``step`` rows begin; an empty file has one too, so that its fields and keys are looked at."""
     return range(0, max(file.num_samples, 1), step)
 
 
@@ -166,7 +174,7 @@ def _check_blocks(file: FldFile, kind: Kind, index: int, begin: int) -> list[Pro
     ]
 
 
-def _check_payloads(file: FldFile, index: int, begin: int, start: int) -> list[Problem]:
+def _check_payloads(file: FldFile, index: int, begin: int, end: int, start: int) -> list[Problem]:
     name = _name(file, index)
     try:
         payloads = file.payloads(index)
@@ -174,7 +182,7 @@ def _check_payloads(file: FldFile, index: int, begin: int, start: int) -> list[P
         return [Problem(str(file.path), str(error), field=name)] if begin == 0 else []
     assert payloads is not None
     problems = []
-    for row, _, message, stored, computed in payloads.check(begin, min(begin + ROWS, file.num_samples)):
+    for row, _, message, stored, computed in payloads.check(begin, min(end, file.num_samples)):
         try:
             if file.is_missing(index, row):
                 continue

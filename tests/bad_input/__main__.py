@@ -21,7 +21,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.bad_input.overlay import use_overlay
+from .overlay import use_overlay
 
 MUTANT_SECONDS = 30
 """A mutant that takes longer hangs."""
@@ -39,6 +39,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--heap", action="store_true", help="put files in heap blocks of their size, not in mappings")
     parser.add_argument("--native", type=int, default=0, help="instead: this many wild calls of the native functions")
     parser.add_argument("--report", type=Path, help="write the summary here, as JSON")
+    parser.add_argument("--crash-at", type=int, help="abort at this mutant, to see that a crash is seen")
     parser.add_argument("--worker", nargs=3, metavar=("BEGIN", "END", "FOLDER"), help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -69,10 +70,10 @@ def limit_memory(spare_mb: int) -> None:
 
 def work(arguments: argparse.Namespace, begin: int, end: int, folder: Path) -> None:
     """One process's share: the current number, each fault and the tally go to files in ``folder``."""
-    from tests.bad_input import wild_calls
-    from tests.bad_input.datasets import make_bases
-    from tests.bad_input.exercise import Exercise
-    from tests.bad_input.mutants import Mutant, Mutants
+    from . import wild_calls
+    from .datasets import make_bases
+    from .exercise import Exercise
+    from .mutants import Mutant, Mutants
 
     if arguments.heap:
         put_files_on_the_heap()
@@ -92,6 +93,8 @@ def work(arguments: argparse.Namespace, begin: int, end: int, folder: Path) -> N
         for number in range(begin, end):
             os.pwrite(current.fileno(), b"%12d" % number, 0)
             faulthandler.dump_traceback_later(MUTANT_SECONDS, exit=True)
+            if number == arguments.crash_at:
+                os.abort()
             if arguments.native:
                 found, what = wild_calls.call(bases, arguments.seed, number), "wild call"
             else:
@@ -122,6 +125,7 @@ def run_chunk(arguments: argparse.Namespace, begin: int, end: int, folder: Path)
         command = [sys.executable, "-m", "tests.bad_input", "--seed", str(arguments.seed)]
         command += ["--spare-mb", str(arguments.spare_mb), "--native", str(arguments.native)]
         command += ["--heap"] if arguments.heap else []
+        command += [] if arguments.crash_at is None else ["--crash-at", str(arguments.crash_at)]
         command += ["--worker", str(begin), str(end), str(place)]
         environment = {**os.environ, "MALLOC_ARENA_MAX": "1", "OPENBLAS_NUM_THREADS": "1"}
         with (place / "output").open("w") as output:
@@ -163,9 +167,10 @@ def main() -> int:
         results = list(pool.map(lambda chunk: run_chunk(arguments, *chunk, Path(folder)), chunks))
     faults = sorted((fault for found, _ in results for fault in found), key=lambda fault: fault["number"])
     tally = sum((counts for _, counts in results), Counter())
-    for fault in faults[: None if arguments.only is not None else 20]:
+    in_full = arguments.only is not None
+    for fault in faults[: None if in_full else 20]:
         print(f"--- {fault['number']}: {fault['what']}")
-        for line in fault["faults"]:
+        for line in fault["faults"][: None if in_full else 2]:
             print(line)
         heap = " --heap" if arguments.heap else ""
         native = f" --native {arguments.native}" if arguments.native else ""

@@ -39,6 +39,11 @@ class Number:
     at: int
     width: int
 
+    @property
+    def is_checksum(self) -> bool:
+        """Whether sealing sets it right again, whatever it was."""
+        return self.what.endswith(".crc") or self.what.startswith("checksum")
+
     def get(self, data: bytes | bytearray) -> int:
         return int.from_bytes(data[self.at : self.at + self.width], "little")
 
@@ -218,7 +223,9 @@ def reseal(data: bytearray) -> None:
                 _seal_payloads(data, at)
             for at in range(begin, begin + count * width, width):
                 _seal_table(data, at)
-            struct.pack_into("<I", data, where + 8, crc32c(data[begin : begin + count * width]))
+            struct.pack_into(
+                "<I", data, where + 8, crc32c(data[begin : begin + count * width], crc32c(data[where : where + 8]))
+            )
     HEADER_CRC.pack_into(data, HEADER_END, crc32c(data[:HEADER_END]))
 
 

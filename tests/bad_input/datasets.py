@@ -14,7 +14,7 @@ from PIL import Image
 
 import fastloader as fl
 from fastloader.fields import BY_TYPE_ID, Decoder, Encoded, Field, register_type
-from tests.bad_input.anatomy import Anatomy
+from .anatomy import Anatomy
 
 OWN_TYPE, UNKNOWN_TYPE = 640_001, 640_002
 

@@ -19,7 +19,7 @@ import numpy as np
 
 import fastloader as fl
 from fastloader.errors import FastLoaderError, FormatError, KeyNotFoundError
-from tests.bad_input.mutants import Mutant
+from .mutants import Mutant
 
 REFUSED = object()
 BATCH = 3

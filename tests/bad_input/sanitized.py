@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.bad_input import overlay
+from . import overlay
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "sanitize"

@@ -13,7 +13,7 @@ from fastloader import kernels
 from fastloader._native import image_decode
 from fastloader.formats.fld.layout import NO_FIELD, Kind
 from fastloader.types import TypeId
-from tests.bad_input.datasets import Base
+from .datasets import Base
 
 NUMBERS = [0, 1, 2, 3, 7, 8, 16, 32, 64, 100, 4096, 65536, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1]
 

@@ -88,6 +88,20 @@ class NothingForMissing(Vector):
         return Strict
 
 
+class OneByOne(Vector):
+    """A good one too, that knows nothing of batches; its arrays are big-endian."""
+
+    def encode(self, value):
+        return fl.Encoded(payload=super().encode(value).payload.astype(">f8"))
+
+    def get_decoder_class(self):
+        class Simple(fl.Decoder):
+            def __call__(self, metadata, read):
+                return np.frombuffer(read(), ">f8")
+
+        return Simple
+
+
 class Contract(FieldContract):
     def fields(self):
         return [Vector(2.5)]
@@ -116,6 +130,21 @@ class TestGoodField(Contract):
     @pytest.fixture(autouse=True)
     def _registered(self, registered):
         registered(Vector)
+
+
+class TestGoodFieldWithoutBatches(Contract):
+    @pytest.fixture(autouse=True)
+    def _registered(self, registered):
+        registered(OneByOne)
+
+    def fields(self):
+        return [OneByOne(2.5)]
+
+    def values(self, field):
+        return [np.arange(3.0), np.arange(3.0) + 1, np.arange(5.0)]
+
+    def equal(self, given, got):
+        return got.dtype == ">f8" and np.array_equal(given, got)
 
 
 @pytest.mark.parametrize(

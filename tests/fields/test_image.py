@@ -16,8 +16,7 @@ def pixels(shape, dtype="uint8", seed=0):
     base = np.stack([x * 3 + y, y * 5 - x, (x // 4 + y // 4) % 2 * 90], -1)
     grain = np.random.default_rng(seed).integers(0, 20, (height, width, 4))
     picture = np.concatenate([base, base[..., :1] * 2], -1) + grain + 40 * seed
-    top = np.iinfo(dtype).max
-    picture = (picture % 256 * (top // 255)).astype(dtype)
+    picture = (picture % 256 if dtype == "uint8" else picture * 201).astype(dtype)
     return picture[..., : channels[0]].copy() if channels else picture[..., 0].copy()
 
 

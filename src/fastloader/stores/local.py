@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 import stat
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,15 @@ from fastloader.types import Buffer, byte_view
 _ASIDE = ".writing-"
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [
+    ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64,
+]  # fmt: skip
+_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_MAP_FAILED = ctypes.c_void_p(-1).value
 
 
 class MappedFile:
@@ -41,21 +51,38 @@ class MappedFile:
             if not stat.S_ISREG(status.st_mode):
                 raise StoreError("is no regular file", path=path, hint="check the path")
             self.size = status.st_size
-            self.bytes: NDArray[np.uint8] = np.frombuffer(_map(fd) if self.size else b"", np.uint8)
+            self.bytes: NDArray[np.uint8] = np.frombuffer(_map(fd, self.size) if self.size else b"", np.uint8)
+        except OSError as error:
+            raise error if isinstance(error, StoreError) else explain(error, path) from error
         finally:
             os.close(fd)
 
 
-def _map(fd: int) -> mmap.mmap:
-    mapping = mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
+def _map(fd: int, size: int) -> memoryview:
+    """The file's bytes. Unlike mmap.mmap it holds no descriptor: there may be more shards than files may be open."""
+    address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
+    if address == _MAP_FAILED:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     # Where the kernel keeps file pages in 2 MiB pieces, random reads then cost far fewer page-table walks.
-    with contextlib.suppress(OSError, AttributeError):
-        mapping.madvise(mmap.MADV_HUGEPAGE)
-    return mapping
+    _libc.madvise(address, size, mmap.MADV_HUGEPAGE)
+    mapping = (ctypes.c_uint8 * size).from_address(address)
+    weakref.finalize(mapping, _libc.munmap, address, size).atexit = False  # someone may look into it until the very end
+    return memoryview(mapping).toreadonly()
 
 
 def _aside(path: Path) -> Path:
     return path.with_name(f".{path.name}{_ASIDE}{os.getpid()}-{secrets.token_hex(4)}")
+
+
+def _create_locked(path: Path) -> tuple[Path, int]:
+    """A new file aside, and its descriptor. Another writer may sweep it away before it is locked; then once more."""
+    while True:
+        aside = _aside(path)
+        fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        if os.fstat(fd).st_nlink:
+            return aside, fd
+        os.close(fd)
 
 
 def explain(error: OSError, path: Path, hint: str | None = None) -> StoreError:
@@ -96,12 +123,10 @@ class AtomicFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         sweep(path)
-        self._aside = _aside(path)
         try:
-            self._fd = os.open(self._aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            self._aside, self._fd = _create_locked(path)
         except OSError as error:
             raise explain(error, path) from error
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
         self._open = True
 
     def write_at(self, offset: int, data: Buffer) -> None:
@@ -150,8 +175,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 def exchange(one: Path, other: Path) -> None:
     """Swap two paths, of any kind, in one step."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) != 0:
+    if _libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) != 0:
         error = OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         raise explain(error, one, "this file system can't swap two names in one step") from error
 

@@ -108,7 +108,7 @@ def header(data: bytes) -> Header:
 def directory(data: bytes) -> list[Entry]:
     at = header(data).directory
     count, width, crc = u4(data, at), u4(data, at + 4), u4(data, at + 8)
-    assert crc == crc32c.crc32c(data[at + 16 : at + 16 + count * width])
+    assert crc == crc32c.crc32c(data[at : at + 8] + data[at + 16 : at + 16 + count * width])
     entries = []
     for row in range(at + 16, at + 16 + count * width, width):
         entries.append(
@@ -266,6 +266,6 @@ def reseal(data: bytes | bytearray) -> bytes:
     changed = bytearray(data)
     at = u8(changed, 40)
     size = u4(changed, at) * u4(changed, at + 4)
-    struct.pack_into("<I", changed, at + 8, crc32c.crc32c(bytes(changed[at + 16 : at + 16 + size])))
+    struct.pack_into("<I", changed, at + 8, crc32c.crc32c(bytes(changed[at : at + 8] + changed[at + 16 : at + 16 + size])))
     struct.pack_into("<I", changed, 72, crc32c.crc32c(bytes(changed[:72])))
     return bytes(changed)

@@ -19,6 +19,7 @@ from fastloader.formats.fld.layout import (
     DATA_BEGIN,
     DESCRIPTOR,
     DIRECTORY_HEAD,
+    ENTRY,
     EXTENT,
     MAX_FIELDS,
     NAME_BYTES,
@@ -97,6 +98,9 @@ class FldBuilder:
         self._with_payload = [i for i, spec in enumerate(specs) if spec.field.has_payload]
         self._page_size = page_size
         self._limit = _NO_LIMIT if data_limit is None else DATA_BEGIN + data_limit
+        # Samples of numbers alone have no data; there the limit is one on their table rows.
+        row_size = max(1, sum(spec.field.metadata_type.itemsize for spec in specs))
+        self._row_limit = _NO_LIMIT if data_limit is None else max(1, data_limit // row_size)
         self._cursor = (DATA_BEGIN, 0, 0)
         self._file = AtomicFile(path)
         self._at = DATA_BEGIN
@@ -130,6 +134,7 @@ class FldBuilder:
             )
         else:
             starts[:] = self._cursor[0]
+            count = min(count, self._row_limit - self.num_samples)
         last = first + count
         offsets, sizes = offsets[:count], sizes[:count]
         crcs = self._write_data([c.payloads[first:last] for c in columns], offsets)
@@ -201,8 +206,9 @@ class FldBuilder:
         descriptors = self._write_descriptors()
         metadata = self._align()
         rows = b"".join(entry.pack() for entry in self._entries)
-        identity = kernels.crc32c(rows)
-        self._append(DIRECTORY_HEAD.pack(len(self._entries), len(rows) // len(self._entries), identity) + rows)
+        numbers = (len(self._entries), ENTRY.size)
+        identity = kernels.crc32c(rows, kernels.crc32c(DIRECTORY_HEAD.pack(*numbers, 0)[:8]))
+        self._append(DIRECTORY_HEAD.pack(*numbers, identity) + rows)
         pages = next(e for e in self._entries if e.kind == Kind.PAGES)
         flags = Flags.LITTLE_ENDIAN | Flags.CHECKSUMMED | (Flags.COMPRESSED if self._compressed else Flags(0))
         header = Header(

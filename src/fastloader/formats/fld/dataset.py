@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +31,11 @@ class Dataset:
     """The files of one snapshot and their common schema. Holds no lock and no thread, so forking is harmless."""
 
     def __init__(self, path: Path, shards: tuple[Shard, ...] | None = None) -> None:
-        self.path = path
+        self.path = path.absolute()  # shards are opened later, perhaps in another working directory
         self._files: dict[int, FldFile] = {}
+        # Not cached_property: in Python 3.11 it takes a lock, which a forked child might never get.
+        self._schema_of: FldFile | None = None
+        self._names: list[str] | None = None
         if shards is None and path.is_dir():
             shards = load_shards(path)
         elif shards is None:
@@ -56,10 +58,15 @@ class Dataset:
         """A shard's file, checked to be the one the snapshot means."""
         file = self._files.get(number)
         if file is None:
-            file = self._open(number)
-            if _schema(file.descriptors) != _schema(self.descriptors):
+            first = self._first  # often the one asked for
+            file = self._files.get(number) or self._open(number)
+            if _schema(file.descriptors) != _schema(first.descriptors):
                 raise FormatError(
-                    f"has other fields than {self._first.path}", path=file.path, hint="restore the shard from a copy"
+                    f"has other fields than {first.path}", path=file.path, hint="restore the shard from a copy"
+                )
+            if file.has_keys != first.has_keys:
+                raise FormatError(
+                    f"differs from {first.path} in having keys", path=file.path, hint="restore the shard from a copy"
                 )
             while len(self._files) >= MAX_OPEN:
                 self._files.pop(next(iter(self._files), number), None)
@@ -79,15 +86,20 @@ class Dataset:
             )  # fmt: skip
         return file
 
-    @cached_property
+    @property
     def _first(self) -> FldFile:
         """The first shard that can be opened: losing any one shard leaves the others readable."""
+        if self._schema_of is not None:
+            return self._schema_of
         failure: Exception | None = None
         for number in range(len(self.shards)):
             try:
-                return self._files.get(number) or self._open(number)
+                file = self._files.get(number) or self._open(number)
             except (FastLoaderError, OSError) as error:
                 failure = failure or error
+            else:
+                self._files[number] = self._schema_of = file
+                return file
         assert failure is not None
         raise failure
 
@@ -96,10 +108,12 @@ class Dataset:
         """The fields as the first shard describes them."""
         return self._first.descriptors
 
-    @cached_property
+    @property
     def names(self) -> list[str]:
         """Field names, in order."""
-        return [descriptor.name for descriptor in self.descriptors]
+        if self._names is None:
+            self._names = [descriptor.name for descriptor in self.descriptors]
+        return self._names
 
     def field(self, number: int) -> Field:
         """A field with the options it was written with."""
@@ -114,7 +128,8 @@ class Dataset:
         except Exception as error:
             raise FormatError(
                 f"the stored options can't be read: {error}",
-                path=path, field=descriptor.name, hint="the class has changed since the file was written, or it is damaged",
+                path=path, field=descriptor.name,
+                hint="the class has changed since the file was written, or it is damaged",
             ) from error  # fmt: skip
         if size != descriptor.metadata_size or field.has_payload != descriptor.has_payload:
             raise FormatError(

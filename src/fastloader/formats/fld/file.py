@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.errors import ChecksumError, DecodeError, FormatError, StoreError
+from fastloader.errors import ChecksumError, DecodeError, FormatError, NotFoundError
 from fastloader.formats.fld.layout import (
     DESCRIPTOR,
     DIRECTORY_HEAD,
@@ -78,9 +79,9 @@ class FldFile:
             raise self.broken(f"truncated: {what} should end at byte {offset + size}, the file has {self.size}")
         return self.bytes[offset : offset + size]
 
-    def _checked(self, offset: int, size: int, crc: int, what: str) -> NDArray[np.uint8]:
+    def _checked(self, offset: int, size: int, crc: int, what: str, before: int = 0) -> NDArray[np.uint8]:
         data = self.part(offset, size, what)
-        computed = kernels.crc32c(data)
+        computed = kernels.crc32c(data, before)
         if computed != crc:
             raise ChecksumError(
                 f"{what} is damaged", stored=crc, computed=computed, path=self.path, hint="restore the file from a copy"
@@ -116,7 +117,8 @@ class FldFile:
         count, width, crc = DIRECTORY_HEAD.unpack(self.part(where, DIRECTORY_HEAD.size, "the directory").tobytes())
         if width < ENTRY.size:
             raise self.broken(f"has directory entries of {width} bytes; at least {ENTRY.size} are needed")
-        rows = self._checked(where + DIRECTORY_HEAD.size, count * width, crc, "the directory").tobytes()
+        numbers = kernels.crc32c(self.part(where, 8, "the directory"))
+        rows = self._checked(where + DIRECTORY_HEAD.size, count * width, crc, "the directory", numbers).tobytes()
         directory: dict[tuple[int, int], Entry] = {}
         for i in range(count):
             entry = Entry(*ENTRY.unpack_from(rows, i * width))
@@ -284,7 +286,7 @@ def explain(
     return error(what + message, path=path, sample=sample, field=field, hint=hint)
 
 
-def _not_there(path: Path) -> StoreError:
-    error = StoreError("there is no such file or folder", path=path, hint="check the path")
-    error.errno = 2
+def _not_there(path: Path) -> NotFoundError:
+    error = NotFoundError("there is no such file or folder", path=path, hint="check the path")
+    error.errno = errno.ENOENT
     return error

@@ -69,7 +69,7 @@ class Kind(IntEnum):
 
 
 DIRECTORY_HEAD = struct.Struct("<III4x")
-"""Number of entries, bytes an entry, CRC32C of the entries."""
+"""Number of entries, bytes an entry, CRC32C of these two numbers and the entries."""
 
 ENTRY = struct.Struct("<HHIIIQQQI4x")
 """Kind, field, flags, row_size, block_size, offset, size, crcs_offset, CRC32C of the checksums."""

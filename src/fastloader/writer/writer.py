@@ -13,22 +13,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from fastloader import kernels
-from fastloader.errors import FormatError, SampleError, StoreError
-from fastloader.fields import BY_TYPE_ID, Encoded, Field
-from fastloader.formats.fld import Chunk, Column, Dataset, FieldSpec, is_sharded
-from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, MIN_PAGE_SIZE
-from fastloader.formats.fld.target import AppendTarget, FileTarget, FolderTarget, Target, concatenate_shards
+from fastloader.errors import SampleError
+from fastloader.fields import Field
+from fastloader.formats.fld import Chunk, Dataset
+from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE
+from fastloader.formats.fld.target import AppendTarget, FileTarget, FolderTarget, Target
 from fastloader.progress import progress
-from fastloader.types import Buffer, Key, SampleLike, byte_view, key_bytes, parse_size
+from fastloader.types import Key, SampleLike, key_bytes, parse_size
+from fastloader.writer.encoding import bad_value, encode_column
+from fastloader.writer.schema import Compression, check_page_size, make_specs
 
 CHUNK_SAMPLES = 256
 CHUNK_BYTES = 4 << 20
-
-Compression = str | None | Mapping[str, str | None]
 
 
 class MapDataset(Protocol):
@@ -50,9 +46,10 @@ class _Pending:
 class DatasetWriter:
     """Writes a dataset; use it in a ``with`` block.
 
-    ``path`` becomes one file, or a folder of shards when ``shard_size`` is given. Nothing appears there before
-    ``close``; leaving the block by an exception leaves what was there before. Values are encoded in ``num_workers``
-    threads (``None``: one a core, 0: in the caller's), in order: the bytes written do not depend on it.
+    ``path`` becomes one file, or a folder of shards when ``shard_size`` is given: bytes of payloads a shard (of table
+    rows, where all fields are numbers). Nothing appears there before ``close``; leaving the block by an exception
+    leaves what was there before. Values are encoded in ``num_workers`` threads (``None``: one a core, 0: in the
+    caller's), in order: the bytes written do not depend on it.
 
     ``compression`` is ``None``, "lz4", "zstd" or "zstd:LEVEL", for all fields or by name. ``keys=True`` gives every
     sample a unique key. ``mode="a"`` adds the samples as new shards behind those already there; ``fields`` may then
@@ -75,15 +72,15 @@ class DatasetWriter:
         self._failure: BaseException | None = None
         if mode not in ("w", "a"):
             raise ValueError(f"mode={mode!r}: 'w' writes anew, 'a' adds to what is there")
-        target_path = Path(path)
-        pages = _check_page_size(parse_size(page_size))
+        target_path = Path(os.path.realpath(path))  # a link stays a link to what is replaced
+        pages = check_page_size(parse_size(page_size))
         limit = None if shard_size is None else parse_size(shard_size)
         if limit is not None and limit < 1:
             raise ValueError(f"shard_size={shard_size!r}: at least one byte")
         if num_workers is not None and num_workers < 0:
             raise ValueError(f"num_workers={num_workers}: 0 or more")
         existing = Dataset(target_path) if mode == "a" and target_path.exists() else None
-        self._specs = _specs(fields, compression, existing)
+        self._specs = make_specs(fields, compression, existing)
         self._keyed = keys or (existing is not None and existing.has_keys)
         if existing is not None and keys and not existing.has_keys:
             raise ValueError(f"{target_path}: the samples there have no keys, so these can't have any either")
@@ -235,7 +232,7 @@ class DatasetWriter:
             for prepare, value in zip(self._prepare, raw, strict=True):
                 values.append(None if value is None else prepare(value))
         except Exception as error:
-            raise _bad_value(error, number, self._names[len(values)]) from error
+            raise bad_value(error, number, self._names[len(values)]) from error
         return values
 
     def _fresh_key(self, key: Key, number: int) -> bytes:
@@ -289,79 +286,10 @@ class DatasetWriter:
 
     def _encode(self, pending: _Pending) -> Chunk:
         columns = [
-            _encode_column(spec, [sample[i] for sample in pending.samples], pending.first)
+            encode_column(spec, [sample[i] for sample in pending.samples], pending.first)
             for i, spec in enumerate(self._specs)
         ]
         return Chunk(len(pending.samples), columns, pending.keys)
-
-
-def _encode_column(spec: FieldSpec, values: list[Any], first: int) -> Column:
-    """One field of a run of samples. What numpy can do for all of them at once is left to the end."""
-    field = spec.field
-    rows: list[tuple[Any, ...]] = []
-    payloads: list[Buffer] = []
-    raw_sizes: list[int] = []
-    codecs: list[int] = []
-    blank = np.zeros((), field.metadata_type).item()
-    try:
-        for value in values:
-            encoded = Encoded(blank) if value is None else field.encode(value)
-            rows.append(encoded.metadata)
-            if field.has_payload:
-                payload: Buffer = encoded.payload
-                payload = payload if type(payload) is bytes else byte_view(payload)
-                raw_sizes.append(len(payload))
-                payload, codec = _compressed(spec, payload)
-                payloads.append(payload)
-                codecs.append(codec)
-    except Exception as error:
-        raise _bad_value(error, first + len(codecs if field.has_payload else rows), spec.name) from error
-    return Column(
-        _metadata(spec, rows, first),
-        np.fromiter((value is not None for value in values), np.bool_, len(values)),
-        payloads,
-        np.array(raw_sizes, np.uint64),
-        np.array(codecs, np.uint8),
-    )
-
-
-def _metadata(spec: FieldSpec, rows: list[tuple[Any, ...]], first: int) -> NDArray[Any]:
-    """The metadata rows as one array; a row that does not fit its type is named."""
-    dtype = spec.field.metadata_type
-    if dtype.itemsize == 0:
-        return np.zeros(len(rows), dtype)
-    try:
-        return np.array(rows, dtype)
-    except Exception:
-        for i, row in enumerate(rows):
-            try:
-                np.zeros(1, dtype)[0] = row
-            except Exception as error:
-                raise _bad_value(error, first + i, spec.name) from error
-        raise
-
-
-def _compressed(spec: FieldSpec, payload: bytes | memoryview) -> tuple[bytes | memoryview, int]:
-    """The payload in the field's compression, where that makes it smaller, and the compression used."""
-    if spec.codec and len(payload):
-        packed = kernels.compress(payload, spec.codec, spec.level)
-        if len(packed) < len(payload):
-            return packed, spec.codec
-    return payload, 0
-
-
-def _bad_value(error: Exception, sample: int, field: str) -> SampleError:
-    if isinstance(error, SampleError):
-        if error.sample is None:
-            error.sample, error.field = sample, field
-        return error
-    if isinstance(error, kernels.Failure):
-        detail = error.args[1]
-    elif isinstance(error, ValueError | TypeError):
-        detail = str(error)
-    else:
-        detail = f"{type(error).__name__}: {error}"
-    return SampleError(detail, sample=sample, field=field)
 
 
 def _wrong_names(given: set[str], known: set[str], sample: int) -> SampleError:
@@ -382,74 +310,3 @@ def _size_of(value: Any) -> int:
     if isinstance(value, list | tuple):
         return sum(map(_size_of, value))
     return getattr(value, "nbytes", 64)
-
-
-def _check_page_size(size: int) -> int:
-    if size & (size - 1) or not MIN_PAGE_SIZE <= size <= MAX_PAGE_SIZE:
-        raise ValueError(f"page_size={size}: a power of two from {MIN_PAGE_SIZE} to {MAX_PAGE_SIZE}")
-    return size
-
-
-def _specs(fields: Mapping[str, Field] | None, compression: Compression, existing: Dataset | None) -> list[FieldSpec]:
-    """The schema to write: what was asked for, checked against what is there."""
-    there = None if existing is None else existing.specs()
-    if fields is None:
-        if there is None:
-            raise ValueError("fields=None: only a writer that adds to an existing dataset may leave them out")
-        fields = {spec.name: spec.field for spec in there}
-    if not isinstance(fields, Mapping):
-        raise TypeError(f"fields is a {type(fields).__name__}; give a mapping from name to field")
-    if not fields:
-        raise ValueError("a dataset has at least one field")
-    for name, field in fields.items():
-        _check_field(name, field)
-    if there is not None and _schema(there) != [(n, type(f), f.to_binary()) for n, f in fields.items()]:
-        has = {spec.name: spec.field for spec in there}
-        raise ValueError(f"the dataset has the fields {has}, not {dict(fields)}")
-    if isinstance(compression, Mapping):
-        unknown = compression.keys() - fields.keys()
-        if unknown:
-            raise ValueError(f"compression names unknown fields: {', '.join(sorted(unknown))}")
-        by_name = dict(compression)
-    elif compression is None and there is not None:
-        return there
-    else:
-        by_name = dict.fromkeys(fields, compression)
-    return [FieldSpec(name, field, *kernels.codec_id(by_name.get(name))) for name, field in fields.items()]
-
-
-def _check_field(name: Any, field: Any) -> None:
-    if not isinstance(name, str):
-        raise TypeError(f"field name {name!r} is a {type(name).__name__}; a name is text")
-    if not isinstance(field, Field):
-        raise TypeError(f"field {name!r} is a {type(field).__name__}; give an instance of a Field, like IntField()")
-    if field.type_id and BY_TYPE_ID.get(field.type_id) is not type(field):
-        raise TypeError(
-            f"field {name!r}: type id {field.type_id} is not registered for {type(field).__name__}, so it would be "
-            f"read back as another class; use @register_type(id) on it"
-        )
-
-
-def _schema(specs: Sequence[FieldSpec]) -> list[tuple[str, type[Field], bytes]]:
-    """What must agree for samples to stand in one dataset: names, types and options."""
-    return [(spec.name, type(spec.field), spec.field.to_binary()) for spec in specs]
-
-
-def concatenate(path: str | os.PathLike[str], sources: Sequence[str | os.PathLike[str]]) -> None:
-    """Make a dataset at ``path`` of all samples of ``sources``, in order, without copying: a manifest that names them.
-
-    The sources must stay where they are, relative to ``path``, and have the same fields. A key that two sources share
-    finds the sample of the first.
-    """
-    if not sources:
-        raise ValueError("nothing to concatenate")
-    target = Path(path)
-    if target.exists() and not is_sharded(target):
-        raise StoreError("is there already and is no folder of shards", path=target, hint="choose another name")
-    datasets = [Dataset(Path(source)) for source in sources]
-    for dataset in datasets[1:]:
-        if _schema(dataset.specs()) != _schema(datasets[0].specs()):
-            raise FormatError(f"has other fields than {datasets[0].path}", path=dataset.path)
-        if dataset.has_keys != datasets[0].has_keys:
-            raise FormatError(f"differs from {datasets[0].path} in having keys", path=dataset.path)
-    concatenate_shards(target, datasets)
