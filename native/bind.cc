@@ -9,14 +9,17 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <algorithm>
 #include <memory>
 
 #include "codec.h"
 #include "crc32c.h"
+#include "engine.h"
 #include "hash.h"
 #include "image.h"
 #include "keys.h"
 #include "payloads.h"
+#include "permutation.h"
 #include "placement.h"
 #include "table.h"
 
@@ -457,6 +460,142 @@ void bind_keys(nb::module_& m) {
        nb::sig("def lay_slots(hashes: Buffer, samples: Buffer, homes: int, next: int, base: int, out: Buffer) -> int"));
 }
 
+struct BoundEngine {
+    BoundEngine(const std::vector<std::tuple<int, std::size_t, std::size_t, int>>& columns, std::size_t threads,
+                std::size_t slots)
+        : engine(plans(columns), threads, slots) {}
+
+    static std::vector<fl::ColumnPlan> plans(const std::vector<std::tuple<int, std::size_t, std::size_t, int>>& columns) {
+        std::vector<fl::ColumnPlan> plans;
+        for (const auto& [kind, metadata_size, row_bytes, image] : columns) {
+            if (kind < 0 || kind > static_cast<int>(fl::ColumnPlan::Kind::image)) throw nb::value_error("no such plan");
+            const auto plan = static_cast<fl::ColumnPlan::Kind>(kind);
+            if (plan == fl::ColumnPlan::Kind::image && metadata_size != sizeof(fl::ImageShape))
+                throw nb::value_error("an image's metadata is its shape");
+            plans.push_back({plan, metadata_size, row_bytes, kind_of(image)});
+        }
+        return plans;
+    }
+
+    std::vector<nb::object> held;  // what the engine points into; outlives it, as members end in reverse order
+    fl::Engine engine;
+};
+
+// An array over a slot's memory that keeps the slot out of the ring.
+template <class T>
+nb::object slot_array(const std::shared_ptr<fl::Slot>& slot, T* data, std::size_t size) {
+    auto* lease = new std::shared_ptr<fl::Slot>(slot);
+    nb::capsule owner(lease, [](void* p) noexcept { delete static_cast<std::shared_ptr<fl::Slot>*>(p); });
+    return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {size}, owner));
+}
+
+nb::tuple to_python(const fl::FinishedBatch& batch, const std::vector<fl::ColumnPlan>& plans) {
+    nb::list columns;
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+        auto& column = batch.slot->columns[i];
+        const auto& plan = plans[i];
+        const bool rows = plan.kind == fl::ColumnPlan::Kind::rows;
+        const bool all = std::find(column.valid.begin(), column.valid.end(), 0) == column.valid.end();
+        const nb::object none = nb::none();
+        columns.append(nb::make_tuple(
+            plan.metadata_size ? slot_array(batch.slot, column.metadata.data(), batch.samples * plan.metadata_size)
+                               : none,
+            rows ? none : slot_array(batch.slot, column.data.data(), column.size),
+            rows || plan.kind == fl::ColumnPlan::Kind::fixed
+                ? none
+                : slot_array(batch.slot, column.offsets.data(), column.offsets.size()),
+            all ? none : slot_array(batch.slot, column.valid.data(), column.valid.size())));
+    }
+    nb::list failures;
+    for (const auto& [column, failure] : batch.failures)
+        failures.append(nb::make_tuple(column, failure.kind, failure.what(), failure.position, failure.stored,
+                                       failure.computed));
+    return nb::make_tuple(columns, failures);
+}
+
+void bind_engine(nb::module_& m) {
+    nb::class_<BoundEngine>(m, "Engine")
+        .def(nb::init<const std::vector<std::tuple<int, std::size_t, std::size_t, int>>&, std::size_t, std::size_t>(),
+             "columns"_a, "threads"_a, "slots"_a)
+        .def("add_source", [](BoundEngine& e, nb::list columns) {
+            std::vector<fl::ColumnSource> source;
+            for (nb::handle one : columns) {
+                const auto tables = nb::cast<nb::tuple>(one);
+                fl::ColumnSource column;
+                if (!tables[0].is_none()) column.metadata = &nb::cast<const BoundTable&>(tables[0]).table;
+                if (!tables[1].is_none()) column.validity = &nb::cast<const BoundTable&>(tables[1]).table;
+                if (!tables[2].is_none()) column.payloads = &nb::cast<const BoundPayloads&>(tables[2]).payloads;
+                const auto& plan = e.engine.columns().at(source.size());
+                if ((plan.kind != fl::ColumnPlan::Kind::rows && !column.payloads) ||
+                    (column.validity && column.validity->row_size() != 1) ||
+                    (plan.metadata_size && (!column.metadata || column.metadata->row_size() != plan.metadata_size)))
+                    throw nb::value_error("a source lacks a table its plan needs");
+                source.push_back(column);
+            }
+            e.held.push_back(nb::borrow(columns));
+            return e.engine.add_source(std::move(source));
+        }, "columns"_a,
+           nb::sig("def add_source(self, columns: list[tuple[Table | None, Table | None, Payloads | None]]) -> int"))
+        .def("submit", [](BoundEngine& e, nb::object which, nb::object rows) {
+            Buffer given(rows);
+            const auto numbers = given.as<std::int64_t>();
+            std::vector<std::int32_t> sources;
+            if (!which.is_none()) {
+                Buffer buffer(which);
+                const auto span = buffer.as<std::int32_t>();
+                sources.assign(span.begin(), span.end());
+            }
+            return e.engine.submit(std::move(sources), {numbers.begin(), numbers.end()});
+        }, "which"_a.none(), "rows"_a, nb::sig("def submit(self, which: Buffer | None, rows: Buffer) -> int"))
+        .def("wait", [](BoundEngine& e, std::uint64_t ticket) {
+            for (;;) {
+                std::optional<fl::FinishedBatch> batch;
+                {
+                    nb::gil_scoped_release release;
+                    batch = e.engine.wait(ticket, 50);
+                }
+                if (batch) return to_python(*batch, e.engine.columns());
+                if (PyErr_CheckSignals() != 0) throw nb::python_error();
+            }
+        }, "ticket"_a,
+           nb::sig("def wait(self, ticket: int) -> tuple[list[tuple[NDArray[np.uint8] | None, NDArray[np.uint8] | None, "
+                   "NDArray[np.int64] | None, NDArray[np.uint8] | None]], list[tuple[int, str, str, int, int, int]]]"))
+        .def("forget", [](BoundEngine& e, std::uint64_t ticket) { e.engine.forget(ticket); }, "ticket"_a)
+        .def("start", [](BoundEngine& e) { e.engine.start(); })
+        .def("stop", [](BoundEngine& e) {
+            nb::gil_scoped_release release;
+            e.engine.stop();
+        })
+        .def_prop_ro("usable", [](const BoundEngine& e) { return e.engine.usable(); })
+        .def_prop_ro("slots_made", [](const BoundEngine& e) { return e.engine.slots_made(); })
+        .def("times", [](const BoundEngine& e) {
+            std::vector<std::tuple<double, double>> seconds;
+            for (std::size_t i = 0; i < e.engine.columns().size(); ++i)
+                seconds.emplace_back(static_cast<double>(e.engine.times(i).locate) * 1e-9,
+                                     static_cast<double>(e.engine.times(i).read) * 1e-9);
+            return seconds;
+        });
+}
+
+void bind_orders(nb::module_& m) {
+    m.def("permute", [](std::uint64_t n, std::uint64_t seed, std::uint64_t epoch, nb::object values, nb::object out,
+                        bool inverse) {
+        Buffer from(values);
+        MutableBuffer to(out);
+        const auto in = from.as<std::int64_t>();
+        const auto results = to.as<std::int64_t>();
+        if (in.size() != results.size()) throw nb::value_error("values and out differ in size");
+        nb::gil_scoped_release release;
+        const fl::Permutation order(n, seed, epoch);
+        for (std::size_t i = 0; i < in.size(); ++i) {
+            const auto value = static_cast<std::uint64_t>(in[i]);  // a negative one is past any end
+            results[i] = static_cast<std::int64_t>(inverse ? order.position_of(value) : order.at(value));
+        }
+    }, "n"_a, "seed"_a, "epoch"_a, "values"_a, "out"_a, "inverse"_a = false,
+       nb::sig("def permute(n: int, seed: int, epoch: int, values: Buffer, out: Buffer, inverse: bool = False) -> "
+               "None"));
+}
+
 void bind_placement(nb::module_& m) {
     m.def("place", [](nb::object sizes, std::size_t fields, std::uint64_t page_size, std::uint64_t limit,
                       std::tuple<std::uint64_t, std::uint64_t, std::uint64_t> cursor, nb::object offsets,
@@ -490,6 +629,8 @@ void bind_placement(nb::module_& m) {
 }  // namespace
 
 NB_MODULE(_native, m) {
+    // A module-level reader in a user's program may live until the interpreter is gone; that is no leak of ours.
+    nb::set_leak_warnings(false);
     g_failure = PyErr_NewException("fastloader._native.Failure", PyExc_ValueError, nullptr);
     m.attr("Failure") = nb::borrow(g_failure);
     nb::register_exception_translator(translate);
@@ -499,5 +640,7 @@ NB_MODULE(_native, m) {
     bind_payloads(m);
     bind_images(m);
     bind_keys(m);
+    bind_engine(m);
+    bind_orders(m);
     bind_placement(m);
 }

@@ -159,7 +159,10 @@ def test_unknown_fields(read, reader):
 def test_payloads_are_the_stored_bytes(reader):
     assert reader.read_payload(5, "b") == sample(5)["b"]
     assert bytes(reader.read_payload(5, "png")).startswith(b"\x89PNG")
-    assert reader.read_payload(2, "b") == b""
+    assert reader.read_payload(2, "b") is None, "missing"
+    assert reader.read_payload(0, "b") == b"", "empty"
+    with pytest.raises(KeyError, match="sample 3, field 'n': the field has no payloads"):
+        reader.read_payload(3, "n")
     assert reader.read_payload(key(5), "b") == sample(5)["b"]
 
 

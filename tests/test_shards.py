@@ -1,3 +1,4 @@
+import errno
 import os
 import pickle
 import shutil
@@ -10,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import fastloader as fl
-from fastloader.formats.fld import Manifest, target
+from fastloader import kernels
+from fastloader.formats.fld import Manifest, dataset, key_index, target
+from fastloader.formats.fld.layout import EXTENT
 
 FIELDS = {"n": fl.IntField(), "b": fl.BytesField()}
 
@@ -50,6 +53,27 @@ def test_samples_of_numbers_alone_are_split_by_their_table_rows(tmp_path):
     assert fl.verify(tmp_path / "x.fld").ok
 
 
+@pytest.mark.parametrize("value", [None, b""])
+def test_samples_without_payload_bytes_are_split_by_their_table_rows(value, tmp_path):
+    fields = {"n": fl.IntField(), "b": fl.BytesField()}  # 8 and 32 bytes a row
+    with fl.DatasetWriter(tmp_path / "x.fld", fields, shard_size=100 * (8 + EXTENT.itemsize)) as writer:
+        writer.write_many([{"n": i, "b": value} for i in range(1050)])
+    reader = fl.open(tmp_path / "x.fld")
+    assert [shard.num_samples for shard in reader.dataset.shards] == [100] * 10 + [50]
+    assert [(s["n"], s["b"]) for s in reader] == [(i, value) for i in range(1050)]
+    assert fl.verify(tmp_path / "x.fld").ok
+
+
+def test_payloads_between_samples_without_any_are_counted_apart(tmp_path):
+    with fl.DatasetWriter(tmp_path / "x.fld", {"b": fl.BytesField()}, shard_size=10 * EXTENT.itemsize) as writer:
+        writer.write_many([b"x" if i % 4 == 0 else b""] for i in range(100))
+    reader = fl.open(tmp_path / "x.fld")
+    for number, shard in enumerate(reader.dataset.shards[:-1]):
+        start = int(reader.dataset.starts[number])
+        assert [s["b"] for s in reader[start : start + shard.num_samples]].count(b"") == 10
+    assert [len(s["b"]) for s in reader] == [1, 0, 0, 0] * 25
+
+
 def test_shard_size_splits(tmp_path):
     reader = write(tmp_path / "x.fld", 0, 100, shard_size=10_500)
     shards = reader.dataset.shards
@@ -84,6 +108,45 @@ def test_keys_over_shards(tmp_path):
     reader = write(tmp_path / "x.fld", 0, 50, shard_size=3000, keys=True)
     assert [reader.index_of(f"k{i}") for i in range(50)] == list(range(50))
     assert "k50" not in reader
+
+
+def test_shards_with_keys_are_not_opened_again_and_again(tmp_path, monkeypatch):
+    opened = []
+    real = dataset.FldFile
+    monkeypatch.setattr(dataset, "FldFile", lambda path: opened.append(path) or real(path))
+    with fl.DatasetWriter(tmp_path / "x.fld", FIELDS, keys=True, shard_size=2000) as writer:
+        writer.write_many(samples(0, 100), map(str, range(100)))
+    assert len(Manifest.load(tmp_path / "x.fld").shards) > 40
+    assert opened == []
+
+
+@pytest.mark.parametrize("collide", [False, True], ids=["", "all hashes equal"])
+@pytest.mark.parametrize("batch", [1, 7, 1 << 16])
+@pytest.mark.parametrize("there", [0, 5])
+def test_a_key_that_two_shards_share_is_told(there, batch, collide, tmp_path, monkeypatch):
+    """Equal hashes of different keys are too rare to wait for."""
+    if collide:
+        monkeypatch.setattr(kernels, "xxh64", lambda key: 12345)
+    monkeypatch.setattr(key_index.SharedHashes, "BATCH", batch)
+    path = tmp_path / "x.fld"
+    if there:
+        write(path, 0, there, keys=True)
+    before = tree(tmp_path)
+    options = {"shard_size": 2000, "keys": True, "mode": "a"}
+    for first, second in ((20, 29), (12, 13), (10, 25)):
+        keys = [f"new {i}" for i in range(there, 30)]
+        keys[second - there] = keys[first - there]
+        with pytest.raises(fl.SampleError, match=f"key 'new {first}' was given to sample {first} already") as caught:
+            fill(path, samples(there, 30), keys, **options)
+        assert caught.value.sample == second
+        assert tree(tmp_path) == before
+    fill(path, samples(there, 30), [f"new {i}" for i in range(there, 30)], **options)
+    assert fl.verify(path).ok or collide
+
+
+def fill(path, items, names, **options):
+    with fl.DatasetWriter(path, FIELDS, **options) as writer:
+        writer.write_many(items, names)
 
 
 def test_shards_of_nothing(tmp_path):
@@ -132,9 +195,56 @@ def test_appending_to_what_is_not_there_writes_anew(tmp_path):
         append(tmp_path / "y.fld", 0, 3)
 
 
-def test_appending_nothing_changes_nothing_that_is_read(tmp_path):
-    write(tmp_path / "x.fld", 0, 3, shard_size=1000)
+@pytest.mark.parametrize("options", [{}, {"shard_size": 1000}, {"keys": True}], ids=str)
+def test_appending_nothing_changes_nothing(options, tmp_path):
+    write(tmp_path / "x.fld", 0, 3, **options)
+    before = tree(tmp_path)
     assert list(append(tmp_path / "x.fld", 0, 0)) == samples(0, 3)
+    assert tree(tmp_path) == before
+    assert os.listdir(tmp_path) == ["x.fld"]
+
+
+def test_added_shards_have_the_page_size_of_those_there_unless_told_otherwise(tmp_path):
+    write(tmp_path / "x.fld", 0, 2, page_size=4096)
+    append(tmp_path / "x.fld", 2, 4)
+    reader = append(tmp_path / "x.fld", 4, 6, page_size="64KiB")
+    assert [reader.dataset.file(i).header.page_size for i in range(3)] == [4096, 4096, 65536]
+
+
+def test_a_file_turned_into_a_folder_is_synced_after_the_swap(tmp_path, monkeypatch):
+    write(tmp_path / "x.fld", 0, 2)
+    calls = []
+    for name in ("exchange", "sync_directory"):
+        real = getattr(target, name)
+        monkeypatch.setattr(target, name, lambda *a, name=name, real=real: (calls.append((name, a[-1])), real(*a)))
+    append(tmp_path / "x.fld", 2, 3)
+    assert calls == [("exchange", tmp_path / "x.fld"), ("sync_directory", tmp_path)]
+
+
+@pytest.mark.parametrize(("call", "options"), [("link", {}), ("rename", {"shard_size": 2000})])
+def test_a_file_system_that_refuses_is_a_clear_error(call, options, tmp_path, monkeypatch):
+    write(tmp_path / "x.fld", 0, 4, **options)
+    before = tree(tmp_path)
+
+    def refuse(*_):
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(target.os, call, refuse)
+    hint = {"link": "write a folder of shards instead", "rename": "nothing was added"}[call]
+    with pytest.raises(fl.StoreError, match=rf"x\.fld.*: Operation not permitted; .*{hint}") as caught:
+        append(tmp_path / "x.fld", 4, 6)
+    assert caught.value.errno == errno.EPERM
+    assert tree(tmp_path) == before
+
+
+def test_a_file_removed_while_it_is_appended_to_is_told(tmp_path):
+    write(tmp_path / "x.fld", 0, 4)
+    appender = fl.DatasetWriter(tmp_path / "x.fld", None, mode="a")
+    appender.write_many(samples(4, 5))
+    (tmp_path / "x.fld").unlink()
+    with pytest.raises(fl.StoreError, match="was changed by another writer"):
+        appender.close()
+    assert os.listdir(tmp_path) == []
 
 
 def test_appended_samples_are_counted_from_the_datasets_first(tmp_path):
@@ -313,9 +423,9 @@ def test_keys_must_agree(tmp_path):
     with pytest.raises(ValueError, match="the samples there have no keys"):
         fl.DatasetWriter(tmp_path / "plain.fld", None, mode="a", keys=True)
     write(tmp_path / "keyed.fld", 0, 2, keys=True)
+    with pytest.raises(fl.SampleError, match="has no key"):
+        write(tmp_path / "keyed.fld", 2, 3, fields=None, mode="a")
     with fl.DatasetWriter(tmp_path / "keyed.fld", None, mode="a") as writer:
-        with pytest.raises(fl.SampleError, match="has no key"):
-            writer.write_sample((1, b""))
         writer.write_sample((1, b""), "new")
     assert fl.open(tmp_path / "keyed.fld").index_of("new") == 2
 
@@ -378,6 +488,9 @@ def test_what_does_not_fit_is_not_concatenated(tmp_path):
         with pytest.raises(fl.FormatError, match=message) as caught:
             fl.concatenate(tmp_path / "all.fld", [tmp_path / "a.fld", tmp_path / other])
         assert other in str(caught.value)
+    for one in (str(tmp_path / "a.fld"), tmp_path / "a.fld"):
+        with pytest.raises(TypeError, match=r"sources is one path, '.*a\.fld'; give a list of paths"):
+            fl.concatenate(tmp_path / "all.fld", one)
     with pytest.raises(ValueError, match="nothing to concatenate"):
         fl.concatenate(tmp_path / "all.fld", [])
     with pytest.raises(fl.StoreError, match="there is no such file"):

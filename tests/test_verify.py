@@ -1,5 +1,6 @@
 import io
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ def good(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["file", "shards", "packed"])
 @pytest.mark.parametrize("decode", [False, True])
-@pytest.mark.parametrize("workers", [None, 1, 4])
+@pytest.mark.parametrize("workers", [None, 0, 1, 4])
 def test_a_good_dataset_is_good(name, decode, workers, good):
     report = fl.verify(good / f"{name}.fld", decode=decode, num_workers=workers)
     assert report.ok
@@ -212,9 +213,13 @@ def test_decoding_needs_the_fields_class(tmp_path, monkeypatch):
     assert fl.verify(tmp_path / "x.fld", decode=True).ok
     monkeypatch.delitem(BY_TYPE_ID, 6_200_000)
     assert fl.verify(tmp_path / "x.fld").ok
-    (problem,) = fl.verify(tmp_path / "x.fld", decode=True).problems
-    assert (problem.sample, problem.field) == (None, "own")
-    assert "type id 6200000" in problem.message
+    report = fl.verify(tmp_path / "x.fld", decode=True)
+    assert report.ok, "what nobody here can decode is not damaged"
+    (undecoded,) = report.not_decoded
+    assert (undecoded.field, undecoded.type_id) == ("own", 6_200_000)
+    assert str(undecoded) == "not decoded (type id 6200000 is not registered; use --import)"
+    flip(tmp_path / "x.fld", fl.open(tmp_path / "x.fld").dataset.file(0).directory[Kind.METADATA, 1].offset)
+    assert not fl.verify(tmp_path / "x.fld", decode=True).ok
 
 
 def test_damaged_keys_are_named(good, tmp_path):
@@ -242,3 +247,26 @@ def test_more_samples_than_one_job_takes(tmp_path):
     for i in (4095, 4096, 9999):
         flip(tmp_path / "x.fld", file.payloads(0).extent(i)[0])
     assert fl.verify(tmp_path / "x.fld").bad_samples == [4095, 4096, 9999]
+
+
+def test_without_workers_it_runs_in_the_calling_thread(good, tmp_path, monkeypatch):
+    import fastloader.formats.fld.file as file_module
+
+    threads = set()
+    read = file_module.FldFile.table
+
+    def table(self, *args):
+        threads.add(threading.get_ident())
+        return read(self, *args)
+
+    monkeypatch.setattr(file_module.FldFile, "table", table)
+    assert fl.verify(good / "file.fld", decode=True, num_workers=0).ok
+    assert threads == {threading.get_ident()}
+    threads.clear()
+    assert fl.verify(good / "file.fld", num_workers=2).ok
+    assert threads - {threading.get_ident()}
+
+
+def test_fewer_than_no_workers_are_refused(good):
+    with pytest.raises(ValueError, match="num_workers=-1: 0 works in the calling thread"):
+        fl.verify(good / "file.fld", num_workers=-1)

@@ -1,3 +1,4 @@
+import contextlib
 import errno
 import gc
 import hashlib
@@ -172,14 +173,52 @@ def test_an_error_in_a_worker_is_told_even_if_it_was_ignored_once(workers, caugh
     assert left_in(tmp_path) == []
 
 
-def test_a_sample_refused_at_once_may_be_left_out(tmp_path):
-    with fl.DatasetWriter(tmp_path / "x.fld", FIELDS) as writer:
-        writer.write_sample((1, b"a"))
-        with pytest.raises(fl.SampleError) as caught:
-            writer.write_sample((1, "not bytes"))
-        writer.write_sample((1, b"c"))
+def refused(path, sample, key=None, **options):
+    """The error that a writer raises for its second sample, at once or when it is encoded. Nothing is left."""
+    writer = fl.DatasetWriter(path, FIELDS, **options)
+    writer.write_sample((0, b""), "first" if options.get("keys") else None)
+
+    def go_on():
+        writer.write_sample(sample, key)
+        writer.close()
+
+    with pytest.raises(fl.SampleError) as caught:
+        go_on()
     assert caught.value.sample == 1
-    assert [s["data"] for s in fl.open(tmp_path / "x.fld")] == [b"a", b"c"]
+    assert left_in(path.parent) == []
+    return caught.value
+
+
+def test_a_failed_writer_raises_its_error_again(tmp_path):
+    writer = fl.DatasetWriter(tmp_path / "x.fld", FIELDS)
+    calls = [lambda: writer.write_sample((1, "not bytes")), lambda: writer.write_sample((1, b""))]
+    calls += [lambda: writer.write_many([]), writer.close]
+    errors = []
+    for call in calls:
+        with pytest.raises(fl.SampleError, match="sample 0, field 'data'") as caught:
+            call()
+        errors.append(caught.value)
+    assert len(set(map(id, errors))) == 1
+    writer.close()
+    assert left_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("sample", "field"), [((1, "not bytes"), "data"), (("no number", b""), "n"), ((1,), None)])
+def test_any_bad_sample_ends_the_writing_even_if_it_is_ignored(sample, field, workers, tmp_path):
+    assert refused(tmp_path / "x.fld", sample, num_workers=workers).field == field
+
+
+def test_ignoring_a_bad_sample_does_not_publish_the_others(tmp_path):
+    def run():
+        with fl.DatasetWriter(tmp_path / "x.fld", FIELDS) as writer:
+            for value in (b"a", "not bytes", b"c"):
+                with contextlib.suppress(fl.SampleError):
+                    writer.write_sample((1, value))
+
+    with pytest.raises(fl.SampleError, match="sample 1, field 'data': expected bytes, got str"):
+        run()
+    assert left_in(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -198,12 +237,7 @@ def test_a_sample_refused_at_once_may_be_left_out(tmp_path):
     ],
 )
 def test_samples_of_the_wrong_form(sample, message, tmp_path):
-    with fl.DatasetWriter(tmp_path / "x.fld", FIELDS) as writer:
-        writer.write_sample((0, b""))
-        with pytest.raises(fl.SampleError, match=message) as caught:
-            writer.write_sample(sample)
-        assert caught.value.sample == 1
-    assert len(fl.open(tmp_path / "x.fld")) == 1
+    assert message in str(refused(tmp_path / "x.fld", sample))
 
 
 def test_values_may_be_missing(tmp_path):
@@ -371,8 +405,20 @@ def test_a_full_disk_is_a_clear_error(limit, options, tmp_path, monkeypatch):
     ) as caught:
         write(tmp_path / "x.fld", samples(400), **options)
     assert caught.value.errno == errno.ENOSPC
-    assert "x.fld" in str(caught.value)
+    assert str(caught.value).startswith(str(tmp_path / "x.fld"))
+    assert "writing" not in str(caught.value)
     assert left_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("options", [{}, {"shard_size": 100_000}], ids=str)
+def test_a_full_disk_while_appending_names_the_dataset(options, tmp_path, monkeypatch):
+    write(tmp_path / "x.fld", samples(5))
+    monkeypatch.setattr(local.os, "pwrite", full_after(10_000))
+    with pytest.raises(fl.StoreError, match="the disk is full") as caught:
+        write(tmp_path / "x.fld", samples(400), mode="a", **options)
+    assert str(caught.value).startswith(str(tmp_path / "x.fld"))
+    assert ".append" not in str(caught.value)
+    assert left_in(tmp_path) == ["x.fld"]
 
 
 @pytest.mark.parametrize("call", ["ftruncate", "fsync"])
@@ -397,6 +443,7 @@ def test_tables_that_do_not_fit_on_disk_are_a_clear_error_too(tmp_path, monkeypa
         write(tmp_path / "x.fld", samples(300))
     os.close(full)
     assert caught.value.errno == errno.ENOSPC
+    assert str(caught.value).startswith(str(tmp_path / "x.fld"))
     assert left_in(tmp_path) == []
 
 
@@ -530,7 +577,17 @@ def test_a_reader_always_finds_one_or_the_other(tmp_path):
         ({"page_size": 2048}, ValueError, "page_size=2048"),
         ({"page_size": 0}, ValueError, "page_size=0"),
         ({"page_size": 1 << 32}, ValueError, "page_size"),
-        ({"page_size": "big"}, ValueError, "not a size: 'big'"),
+        ({"page_size": "big"}, ValueError, "page_size='big' is not a size; write it like 4096"),
+        ({"page_size": 2e6}, ValueError, "page_size=2000000: a power of two"),
+        ({"page_size": True}, TypeError, "page_size=True is a bool"),
+        ({"shard_size": 1.5}, ValueError, "shard_size=1.5: a whole number of bytes"),
+        ({"shard_size": float("inf")}, ValueError, "shard_size=inf: a whole number of bytes"),
+        ({"shard_size": [5]}, TypeError, r"shard_size=\[5\] is a list; write it like"),
+        ({"num_workers": 1.5}, TypeError, "num_workers=1.5 is a float; a number of threads is an int"),
+        ({"num_workers": "2"}, TypeError, "num_workers='2' is a str"),
+        ({"compression": 3}, TypeError, "compression=3: a compression is None, 'lz4', .* not a int"),
+        ({"compression": {"data": 3}}, TypeError, "a compression is None, 'lz4', .* not a int"),
+        ({"compression": {5: "lz4"}}, ValueError, "compression names unknown fields: 5"),
         ({"compression": "gzip"}, ValueError, "unknown compression 'gzip'; choose one of none, lz4, zstd"),
         ({"compression": "zstd:99"}, ValueError, "zstd takes levels -7 to 22"),
         ({"compression": "lz4:x"}, ValueError, "the level is a whole number"),
@@ -558,6 +615,11 @@ def test_wrong_arguments(options, error, message, tmp_path):
     with pytest.raises(error, match=message):
         fl.DatasetWriter(tmp_path / "x.fld", **{"fields": FIELDS, **options})
     assert left_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("size", [1e5, np.int64(100_000), np.float32(1e5), "100kB"], ids=repr)
+def test_sizes_are_whole_numbers_of_any_type(size, tmp_path):
+    assert len(write(tmp_path / "x.fld", samples(100), shard_size=size, page_size=np.int32(4096)).dataset.shards) == 2
 
 
 @pytest.mark.parametrize("name", ["x" * 64, "日" * 21 + "x", "ü" * 32, "with space", "a/b.c"])
@@ -632,6 +694,106 @@ def test_a_dataset_with_a_bad_value_is_told_with_sample_and_field(tmp_path):
     assert left_in(tmp_path) == []
 
 
+@pytest.fixture
+def switch_often():
+    """Threads take turns at every opportunity, so that those that could race do."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("workers", [0, 3])
+def test_a_dataset_is_asked_in_the_callers_thread_only(workers, tmp_path):
+    asked = []
+
+    def form(index):
+        asked.append((index, threading.get_ident()))
+        return index, b""
+
+    fl.DatasetWriter.from_dataset(Squares(700, form), tmp_path / "x.fld", FIELDS, num_workers=workers)
+    assert asked == [(i, threading.get_ident()) for i in range(700)]
+
+
+def test_a_dataset_with_one_open_file_is_written_right(tmp_path, switch_often):
+    (tmp_path / "source").write_bytes(b"".join(b"%05d" % i for i in range(2000)))
+    busy = threading.Lock()
+    with open(tmp_path / "source", "rb") as file:
+
+        def form(index):
+            assert busy.acquire(blocking=False), "two threads share the file's position"
+            file.seek(5 * index)
+            value = file.read(5)
+            busy.release()
+            return index, value
+
+        fl.DatasetWriter.from_dataset(Squares(2000, form), tmp_path / "x.fld", FIELDS, num_workers=4)
+    assert [s["data"] for s in fl.open(tmp_path / "x.fld")] == [b"%05d" % i for i in range(2000)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 333])
+def test_fetching_in_threads_keeps_the_order_and_uses_them(count, tmp_path):
+    both = threading.Barrier(2, timeout=60)
+    seen = set()
+
+    def form(index):
+        if count == 333 and index in (1, 17):  # the first is fetched alone, the others 16 in one go
+            both.wait()  # passes only when two threads are here
+        seen.add(threading.get_ident())
+        return index, b"%d" % index
+
+    fl.DatasetWriter.from_dataset(Squares(count, form), tmp_path / "x.fld", FIELDS, fetch_workers=2)
+    assert [tuple(s.values()) for s in fl.open(tmp_path / "x.fld")] == [(i, b"%d" % i) for i in range(count)]
+    assert threading.get_ident() not in seen
+
+
+@pytest.mark.parametrize("bad", [0, 222, 332])
+def test_a_dataset_that_fails_in_a_thread_is_told_with_the_sample(bad, tmp_path):
+    before = threading.active_count()
+    with pytest.raises(fl.SampleError, match=f"sample {bad}: the dataset failed to give it: KeyError: 'not today'"):
+        fl.DatasetWriter.from_dataset(
+            Squares(333, lambda i: (i, b""), bad), tmp_path / "x.fld", FIELDS, fetch_workers=3
+        )
+    dataset = Squares(333, lambda i: (i, 5 if i == bad else b""))
+    with pytest.raises(fl.SampleError, match=f"sample {bad}, field 'data'"):
+        fl.DatasetWriter.from_dataset(dataset, tmp_path / "x.fld", FIELDS, fetch_workers=3)
+    assert threading.active_count() == before
+    assert left_in(tmp_path) == []
+
+
+def test_wrong_numbers_of_fetching_threads(tmp_path):
+    for count, error in ((-1, ValueError), (1.5, TypeError)):
+        with pytest.raises(error, match=f"fetch_workers={count}"):
+            fl.DatasetWriter.from_dataset([], tmp_path / "x.fld", FIELDS, fetch_workers=count)
+    assert left_in(tmp_path) == []
+
+
+LARGE_SAMPLES = """
+import resource, sys
+import numpy as np
+import fastloader as fl
+class Large:
+    def __len__(self):
+        return 60
+    def __getitem__(self, index):
+        return [np.full(20_000_000, index, np.uint8)]
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+before = peak()
+options = {"num_workers": 8, "fetch_workers": int(sys.argv[2])}
+fl.DatasetWriter.from_dataset(Large(), sys.argv[1], {"a": fl.NDArrayField("uint8")}, **options)
+print(peak() - before)
+"""
+
+
+@pytest.mark.parametrize(("fetch_workers", "most"), [(0, 300), (8, 500)])
+def test_memory_stays_bounded_for_datasets_of_large_samples(fetch_workers, most, tmp_path):
+    out, err = in_child(LARGE_SAMPLES, tmp_path / "x.fld", fetch_workers).communicate()
+    assert err == ""
+    assert int(out) < most, "MiB, for 1,200 MB of samples"
+    assert [s["a"][-1] for s in fl.open(tmp_path / "x.fld")] == list(range(60))
+
+
 def test_from_dataset_takes_the_writers_options(tmp_path):
     dataset = Squares(100, lambda i: (i, bytes(1000)))
     fl.DatasetWriter.from_dataset(dataset, tmp_path / "x.fld", FIELDS, shard_size=20_000)
@@ -650,27 +812,16 @@ def test_from_dataset_gives_no_keys(tmp_path):
 
 
 def test_every_sample_has_a_key_or_none_has(tmp_path):
-    with fl.DatasetWriter(tmp_path / "x.fld", FIELDS, keys=True) as writer:
-        with pytest.raises(fl.SampleError, match="sample 0: has no key; pass key="):
-            writer.write_sample((1, b""))
-        writer.write_sample((1, b""), key="one")
-    with fl.DatasetWriter(tmp_path / "y.fld", FIELDS) as writer:
-        with pytest.raises(
-            fl.SampleError, match="sample 0: has a key, 'one', in a dataset without keys; open the writer"
-        ):
-            writer.write_sample((1, b""), key="one")
-        writer.write_sample((1, b""))
-    assert len(fl.open(tmp_path / "x.fld")) == len(fl.open(tmp_path / "y.fld")) == 1
+    assert "sample 1: has no key; pass key=" in str(refused(tmp_path / "x.fld", (1, b""), keys=True))
+    unasked = refused(tmp_path / "x.fld", (1, b""), "one")
+    assert "sample 1: has a key, 'one', in a dataset without keys; open the writer" in str(unasked)
 
 
 @pytest.mark.parametrize(
     ("key", "message"), [(5, "a key is text or bytes"), ("\ud800", "is no UTF-8"), (("a",), "a key is")]
 )
 def test_what_is_no_key(key, message, tmp_path):
-    with fl.DatasetWriter(tmp_path / "x.fld", FIELDS, keys=True) as writer:
-        with pytest.raises(fl.SampleError, match=message) as caught:
-            writer.write_sample((1, b""), key=key)
-        assert caught.value.sample == 0
+    assert message in str(refused(tmp_path / "x.fld", (1, b""), key, keys=True))
 
 
 @pytest.mark.parametrize("options", [{}, {"shard_size": 10_000}], ids=str)

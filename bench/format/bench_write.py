@@ -53,7 +53,8 @@ def main(total: int = TOTAL) -> list[Result]:
             written, copied, peak = [], [], 0.0
             for _ in range(3):
                 command = [sys.executable, __file__, "--write", str(path), str(payload), str(total)]
-                environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+                paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+                environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
                 said = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
                 report = json.loads(said)
                 written.append(report["seconds"])

@@ -59,19 +59,19 @@ std::vector<std::uint8_t> compress(Bytes data, Codec codec, int level) {
     return out;
 }
 
-void check_ratio(Bytes data, Codec codec, std::uint64_t raw) {
+void check_ratio(Bytes head, std::uint64_t stored, Codec codec, std::uint64_t raw) {
     if (codec == Codec::lz4) {
-        if (raw > LZ4_MAX_INPUT_SIZE || raw / kLz4Ratio > data.size()) throw broken("lz4: impossible raw size");
+        if (raw > LZ4_MAX_INPUT_SIZE || raw / kLz4Ratio > stored) throw broken("lz4: impossible raw size");
     } else if (codec == Codec::zstd) {
-        const auto claimed = ZSTD_getFrameContentSize(data.data(), data.size());
-        if (claimed != raw || raw / kZstdRatio > data.size()) throw broken("zstd: raw size differs from the frame's");
+        const auto claimed = ZSTD_getFrameContentSize(head.data(), head.size());
+        if (claimed != raw || raw / kZstdRatio > stored) throw broken("zstd: raw size differs from the frame's");
     } else {
         throw broken("unknown compression id " + std::to_string(static_cast<int>(codec)));
     }
 }
 
 void decompress(Bytes data, Codec codec, MutableBytes out) {
-    check_ratio(data, codec, out.size());
+    check_ratio(data, data.size(), codec, out.size());
     if (codec == Codec::zstd) {
         const auto size = ZSTD_decompressDCtx(decompressor(), out.data(), out.size(), data.data(), data.size());
         if (ZSTD_isError(size)) throw broken(std::string("zstd: ") + ZSTD_getErrorName(size));

@@ -16,7 +16,8 @@ std::vector<std::uint8_t> compress(Bytes data, Codec codec, int level);
 void decompress(Bytes data, Codec codec, MutableBytes out);
 
 // Throws Failure("codec") unless `stored` compressed bytes could hold `raw` bytes at all: checked before `raw` bytes
-// are allocated, so a hostile size costs nothing.
-void check_ratio(Bytes data, Codec codec, std::uint64_t raw);
+// are allocated, so a hostile size costs nothing. `head` is the beginning of them, kHeadBytes or all there are.
+constexpr std::size_t kHeadBytes = 32;
+void check_ratio(Bytes head, std::uint64_t stored, Codec codec, std::uint64_t raw);
 
 }  // namespace fl

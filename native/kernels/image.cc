@@ -48,7 +48,7 @@ void image_decode_many(ImageKind kind, std::span<const Located> located, std::sp
         const auto begin = static_cast<std::uint64_t>(offsets[i]);
         const auto end = static_cast<std::uint64_t>(offsets[i + 1]);
         if (begin > end || end > out.size()) throw Failure("format", "an image lies outside the output");
-        image_decode(kind, source->view(extent, scratch), shapes[i], out.subspan(begin, end - begin));
+        image_decode(kind, source->load(extent, scratch), shapes[i], out.subspan(begin, end - begin));
     });
 }
 

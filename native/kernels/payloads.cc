@@ -1,6 +1,9 @@
 #include "payloads.h"
 
+#include <array>
+
 #include "crc32c.h"
+#include "guard.h"
 
 namespace fl {
 
@@ -11,57 +14,72 @@ Payloads::Payloads(Bytes file, const Table& extents, std::uint64_t data_begin, s
 }
 
 Extent Payloads::extent(std::uint64_t row) const {
-    const auto extent = load<Extent>(extents_.at(row).data());
+    Extent extent;
+    extents_.copy(row, 1, reinterpret_cast<std::uint8_t*>(&extent));
+    check(extent);
+    return extent;
+}
+
+void Payloads::check(const Extent& extent) const {
     if (extent.pointer < data_begin_ || extent.pointer > data_end_ || extent.size > data_end_ - extent.pointer)
         throw Failure("extent", "the payload's extent lies outside the data");
     if (extent.codec == Codec::none) {
         if (extent.raw_size != extent.size) throw Failure("extent", "an uncompressed payload with two sizes");
-    } else {
-        try {
-            check_ratio(unchecked(extent), extent.codec, extent.raw_size);
-        } catch (const Failure&) {
-            stored(extent);  // bytes that changed are told as that, not as a frame that never fitted
-            throw;
-        }
+        return;
     }
-    return extent;
+    std::array<std::uint8_t, kHeadBytes> head;
+    const auto known = std::min<std::size_t>(extent.size, head.size());
+    guarded([&] { std::memcpy(head.data(), unchecked(extent).data(), known); });
+    try {
+        check_ratio({head.data(), known}, extent.size, extent.codec, extent.raw_size);
+    } catch (const Failure&) {
+        stored(extent);  // bytes that changed are told as that, not as a frame that never fitted
+        throw;
+    }
 }
+
+namespace {
+
+void check_sum(const Extent& extent, std::uint32_t computed) {
+    if (computed != extent.crc) throw Failure("checksum", "the payload is damaged", extent.crc, computed);
+}
+
+}  // namespace
 
 Bytes Payloads::stored(const Extent& extent) const {
     const Bytes bytes = unchecked(extent);
-    const auto computed = crc32c(bytes);
-    if (computed != extent.crc) throw Failure("checksum", "the payload is damaged", extent.crc, computed);
+    std::uint32_t computed = 0;
+    guarded([&] { computed = crc32c(bytes); });
+    check_sum(extent, computed);
     return bytes;
 }
 
-void Payloads::read(const Extent& extent, MutableBytes out) const {
-    if (extent.codec != Codec::none) return decompress(stored(extent), extent.codec, out);
-    const auto computed = copy_crc32c(out.data(), unchecked(extent));
-    if (computed != extent.crc) throw Failure("checksum", "the payload is damaged", extent.crc, computed);
+void Payloads::copy(const Extent& extent, std::uint8_t* out) const {
+    std::uint32_t computed = 0;
+    guarded([&] { computed = copy_crc32c(out, unchecked(extent)); });
+    check_sum(extent, computed);
 }
 
-Bytes Payloads::view(const Extent& extent, std::vector<std::uint8_t>& scratch) const {
-    const Bytes bytes = stored(extent);
-    if (extent.codec == Codec::none) return bytes;
+void Payloads::read(const Extent& extent, MutableBytes out) const {
+    if (extent.codec == Codec::none) return copy(extent, out.data());
+    thread_local std::vector<std::uint8_t> packed;
+    packed.resize(extent.size);
+    copy(extent, packed.data());
+    decompress(packed, extent.codec, out);
+}
+
+Bytes Payloads::load(const Extent& extent, std::vector<std::uint8_t>& scratch) const {
     scratch.resize(extent.raw_size);
-    decompress(bytes, extent.codec, scratch);
+    read(extent, scratch);
     return scratch;
 }
 
 std::vector<Located> locate(Sources sources, const Picks& picks) {
-    std::vector<Located> located(picks.size());
-    for (std::size_t i = 0; i < picks.size(); ++i) {
-        if (picks.rows[i] < 0) continue;
-        try {
-            if (picks.source(i) >= sources.size()) throw Failure("index", "no such source");
-            located[i].source = sources[picks.source(i)];
-            located[i].extent = located[i].source->extent(static_cast<std::uint64_t>(picks.rows[i]));
-        } catch (Failure& failure) {
-            failure.position = static_cast<std::int64_t>(i);
-            throw;
-        }
-    }
-    return located;
+    return locate_rows(picks.size(), [&](std::size_t i) -> PayloadRow {
+        if (picks.rows[i] < 0) return {};
+        if (picks.source(i) >= sources.size()) throw Failure("index", "no such source");
+        return {sources[picks.source(i)], static_cast<std::uint64_t>(picks.rows[i])};
+    });
 }
 
 void gather_fixed(std::span<const Located> located, std::size_t row_bytes, MutableBytes out) {
@@ -105,7 +123,7 @@ std::vector<Damage> check_payloads(const Payloads& source, std::uint64_t begin, 
     for (std::uint64_t row = begin; row < end; ++row) {
         try {
             const auto extent = source.extent(row);
-            source.view(extent, scratch);
+            source.load(extent, scratch);
         } catch (const Failure& failure) {
             found.push_back({row, failure.kind, failure.what(), failure.stored, failure.computed});
         }

@@ -30,14 +30,18 @@ public:
     // The row's extent, known to lie inside the data. Throws Failure: "index", "table" or "extent".
     Extent extent(std::uint64_t row) const;
 
+    // Throws unless the extent lies inside the data and its sizes make sense.
+    void check(const Extent& extent) const;
+    const Table& extents() const { return extents_; }
+
     // The stored bytes, checked. Throws Failure "checksum" besides.
     Bytes stored(const Extent& extent) const;
 
     // The payload as it was given to the writer, into `out`, which must have raw_size bytes. May also throw "codec".
     void read(const Extent& extent, MutableBytes out) const;
 
-    // The same without a copy where nothing is compressed; otherwise through `scratch`.
-    Bytes view(const Extent& extent, std::vector<std::uint8_t>& scratch) const;
+    // The same into `scratch`. A decoder works on that copy: it can't be left by a jump if the file becomes shorter.
+    Bytes load(const Extent& extent, std::vector<std::uint8_t>& scratch) const;
 
     // Starts loading the payload's beginning; beyond that the CPU's own prefetching has long caught on.
     void prefetch(const Extent& extent) const {
@@ -46,6 +50,7 @@ public:
     }
 
 private:
+    void copy(const Extent& extent, std::uint8_t* out) const;
     Bytes unchecked(const Extent& extent) const { return file_.subspan(extent.pointer, extent.size); }
 
     Bytes file_;
@@ -62,7 +67,39 @@ struct Located {
     Extent extent{};
 };
 
-// All extents at once, so that their cache misses overlap. Throws Failure with its position.
+// All extents at once, so that their cache misses overlap: `row_of(i)` gives a PayloadRow, whose source may be null.
+// Throws Failure with its position.
+struct PayloadRow {
+    const Payloads* source = nullptr;
+    std::uint64_t row = 0;
+};
+
+template <class RowOf>
+std::vector<Located> locate_rows(std::size_t count, RowOf row_of) {
+    thread_local std::vector<Extent> extents;
+    extents.resize(count);
+    std::vector<Located> located(count);
+    gather_rows(
+        count, sizeof(Extent),
+        [&](std::size_t i) -> TableRow {
+            const PayloadRow wanted = row_of(i);
+            located[i].source = wanted.source;
+            return wanted.source ? TableRow{&wanted.source->extents(), wanted.row} : TableRow{};
+        },
+        reinterpret_cast<std::uint8_t*>(extents.data()));
+    for (std::size_t i = 0; i < count; ++i) {
+        if (!located[i].source) continue;
+        try {
+            located[i].source->check(extents[i]);
+            located[i].extent = extents[i];
+        } catch (Failure& failure) {
+            failure.position = static_cast<std::int64_t>(i);
+            throw;
+        }
+    }
+    return located;
+}
+
 std::vector<Located> locate(Sources sources, const Picks& picks);
 
 // Calls `use(i, source, extent)` for each and stamps failures with their position. While one payload is used, the one

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "crc32c.h"
+#include "guard.h"
 
 namespace fl {
 
@@ -19,8 +20,8 @@ Table::Table(Bytes rows, std::uint32_t row_size, std::uint32_t block_size, Bytes
 bool Table::check_block(std::size_t block, std::uint32_t& stored, std::uint32_t& computed) const {
     const auto begin = block * block_size_;
     const auto length = std::min<std::size_t>(block_size_, data_.size() - begin);
-    stored = load<std::uint32_t>(crcs_.data() + block * 4);
-    computed = crc32c(data_.subspan(begin, length));
+    guarded([&] { stored = load<std::uint32_t>(crcs_.data() + block * 4); });
+    guarded([&] { computed = crc32c(data_.subspan(begin, length)); });
     return stored == computed;
 }
 
@@ -42,6 +43,11 @@ Bytes Table::at(std::uint64_t first, std::uint64_t count) const {
     return wanted;
 }
 
+void Table::copy(std::uint64_t first, std::uint64_t count, std::uint8_t* out) const {
+    const Bytes rows = at(first, count);
+    guarded([&] { std::memcpy(out, rows.data(), rows.size()); });
+}
+
 namespace {
 
 constexpr std::size_t kAhead = 16;
@@ -54,30 +60,38 @@ const Table& source_of(std::span<const Table* const> tables, const Picks& picks,
 
 }  // namespace
 
+void copy_rows(const std::uint8_t* const* rows, std::size_t count, std::size_t width, std::uint8_t* out) {
+    guarded([&] {
+        for (std::size_t i = 0; i < count; ++i) {
+            if (i + kAhead < count) __builtin_prefetch(rows[i + kAhead]);
+            std::uint8_t* const to = out + i * width;
+            if (!rows[i])
+                std::memset(to, 0, width);
+            else if (width == 8)
+                std::memcpy(to, rows[i], 8);
+            else if (width == 32)
+                std::memcpy(to, rows[i], 32);
+            else
+                std::memcpy(to, rows[i], width);
+        }
+    });
+}
+
 void take(std::span<const Table* const> tables, const Picks& picks, MutableBytes out) {
     const std::size_t width = tables.empty() ? 0 : tables[0]->row_size();
     for (const Table* table : tables)
         if (table->row_size() != width) throw Failure("format", "tables of different row sizes");
     if (out.size() != picks.size() * width) throw Failure("format", "the output has the wrong size");
-    for (std::size_t i = 0; i < picks.size(); ++i) {
-        if (i + kAhead < picks.size() && picks.rows[i + kAhead] >= 0)
-            source_of(tables, picks, i + kAhead).prefetch(static_cast<std::uint64_t>(picks.rows[i + kAhead]));
-        std::uint8_t* to = out.data() + i * width;
-        if (picks.rows[i] < 0) {
-            std::memset(to, 0, width);
-            continue;
-        }
-        try {
-            const Bytes row = source_of(tables, picks, i).at(static_cast<std::uint64_t>(picks.rows[i]));
-            std::memcpy(to, row.data(), width);
-        } catch (Failure& failure) {
-            failure.position = static_cast<std::int64_t>(i);
-            throw;
-        }
-    }
+    const auto row_of = [&](std::size_t i) -> TableRow {
+        if (picks.rows[i] < 0) return {};
+        return {&source_of(tables, picks, i), static_cast<std::uint64_t>(picks.rows[i])};
+    };
+    gather_rows(picks.size(), width, row_of, out.data());
 }
 
 void take_bits(std::span<const Table* const> tables, const Picks& picks, MutableBytes out) {
+    for (const Table* table : tables)
+        if (table->row_size() != 1) throw Failure("format", "bits come in rows of one byte");
     if (out.size() != picks.size()) throw Failure("format", "the output has the wrong size");
     for (std::size_t i = 0; i < picks.size(); ++i) {
         if (picks.rows[i] < 0) {
@@ -86,7 +100,8 @@ void take_bits(std::span<const Table* const> tables, const Picks& picks, Mutable
         }
         const auto row = static_cast<std::uint64_t>(picks.rows[i]);
         try {
-            out[i] = (source_of(tables, picks, i).at(row / 8)[0] >> (row % 8)) & 1;
+            source_of(tables, picks, i).copy(row / 8, 1, &out[i]);
+            out[i] = (out[i] >> (row % 8)) & 1;
         } catch (Failure& failure) {
             failure.position = static_cast<std::int64_t>(i);
             throw;

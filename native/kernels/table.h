@@ -22,6 +22,9 @@ public:
     // The checked bytes of rows [first, first + count). Throws Failure: "index" or "table".
     Bytes at(std::uint64_t first, std::uint64_t count = 1) const;
 
+    // The same, copied out under a guard: a mapped file may become shorter at any moment.
+    void copy(std::uint64_t first, std::uint64_t count, std::uint8_t* out) const;
+
     // A hint only: starts loading a row that will be asked for soon.
     void prefetch(std::uint64_t row) const {
         if (row < rows_) __builtin_prefetch(data_.data() + row * row_size_);
@@ -50,6 +53,34 @@ struct Picks {
     std::size_t size() const { return rows.size(); }
     std::size_t source(std::size_t i) const { return which.empty() ? 0 : static_cast<std::size_t>(which[i]); }
 };
+
+// A row of a table; no table means a row of zeros.
+struct TableRow {
+    const Table* table = nullptr;
+    std::uint64_t row = 0;
+};
+
+// Copies rows from where the pointers say, under a guard; a null pointer gives zeros.
+void copy_rows(const std::uint8_t* const* rows, std::size_t count, std::size_t width, std::uint8_t* out);
+
+// Copies `count` rows of `width` bytes, the i-th being `row_of(i)`, one behind the other. First all are looked up and
+// checked, then all are copied, so that their cache misses overlap. Throws Failure with its position.
+template <class RowOf>
+void gather_rows(std::size_t count, std::size_t width, RowOf row_of, std::uint8_t* out) {
+    thread_local std::vector<const std::uint8_t*> from;
+    from.resize(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        try {
+            const TableRow wanted = row_of(i);
+            from[i] = wanted.table ? wanted.table->at(wanted.row).data() : nullptr;
+        } catch (Failure& failure) {
+            failure.position = static_cast<std::int64_t>(i);
+            throw;
+        }
+    }
+    const std::uint8_t* const* rows = from.data();
+    copy_rows(rows, count, width, out);
+}
 
 // Copies the picked rows into `out`, one behind the other.
 void take(std::span<const Table* const> tables, const Picks& picks, MutableBytes out);

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader._native import (
+    Engine,
     Failure,
     Keys,
     Payloads,
@@ -27,6 +28,7 @@ from fastloader._native import (
     image_info,
     jpeg_encode,
     lay_slots,
+    permute,
     place,
     png_encode,
     take,
@@ -38,10 +40,10 @@ if TYPE_CHECKING:
     from fastloader.types import Buffer
 
 __all__ = [
-    "CODECS", "JPEG", "PNG", "Failure", "Keys", "Payloads", "Table", "assemble", "block_crcs", "codec_id", "compress",
-    "copy_crc32c", "crc32c", "crc32c_variants", "decode_image", "decompress", "gather_bytes", "gather_fixed",
-    "gather_ragged", "image_decode_many", "image_info", "jpeg_encode", "lay_slots", "place", "png_encode", "take",
-    "take_bits", "xxh64",
+    "CODECS", "JPEG", "PNG", "Engine", "Failure", "Keys", "Payloads", "Table", "assemble", "block_crcs", "codec_id",
+    "compress", "copy_crc32c", "crc32c", "crc32c_variants", "decode_image", "decompress", "gather_bytes",
+    "gather_fixed", "gather_ragged", "image_decode_many", "image_info", "jpeg_encode", "lay_slots", "permute", "place",
+    "png_encode", "take", "take_bits", "xxh64",
 ]  # fmt: skip
 
 JPEG, PNG = 0, 1

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastloader import kernels
 from fastloader.errors import DecodeError, FastLoaderError, KeyNotFoundError
-from fastloader.fields import BatchDecoder, Decoder, Field, PayloadBatch
+from fastloader.fields import BatchDecoder, Decoder, Field, MappedPayloads
 from fastloader.formats.fld import Dataset, explain
 from fastloader.formats.fld.layout import Kind
 from fastloader.types import Batch, Key, Sample, key_bytes, key_text, mask_missing
@@ -153,14 +153,21 @@ class DatasetReader:
                 values[name] = column.decoder(metadata, lambda c=column: file.payload(c.number, row))  # type: ignore[misc]
         return values
 
-    def read_payload(self, index: int | Key, field: str) -> memoryview:
-        """A field's stored bytes, checked and decompressed but not decoded: a JPEG stays a JPEG."""
+    def read_payload(self, index: int | Key, field: str) -> memoryview | None:
+        """A field's stored bytes, checked and decompressed but not decoded: a JPEG stays a JPEG.
+
+        ``None`` where the value is missing. A field that keeps its values in a table, as numbers do, has no payloads.
+        """
         sample = self._index(index)
         number, row = self.dataset.where(sample)
         file = self.dataset.file(number)
         with self._blame(file.path, sample, field):
             position = self._position(field)
-            return memoryview(b"") if file.is_missing(position, row) else file.payload(position, row)
+            if not file.descriptors[position].has_payload:
+                raise KeyNotFoundError(
+                    "the field has no payloads: its values are rows of a table", hint="read_sample gives the value"
+                )
+            return None if file.is_missing(position, row) else file.payload(position, row)
 
     def read_batch(self, indices: ArrayLike, fields: Sequence[str] | None = None) -> Batch:
         """Many samples at once, a native call a field.
@@ -196,7 +203,7 @@ class DatasetReader:
                     tables = [file.table(Kind.METADATA, column.number) for file in files]
                     kernels.take([t for t in tables if t is not None], which, rows, metadata.view(np.uint8))
                 sources = [file.payloads(column.number) for file in files] if column.field.has_payload else []
-                payloads = PayloadBatch([s for s in sources if s is not None], which, rows)
+                payloads = MappedPayloads([s for s in sources if s is not None], which, rows)
                 values = column.batch(metadata, payloads)
             else:
                 present = samples if valid is None else samples[valid]

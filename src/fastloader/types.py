@@ -45,17 +45,23 @@ FIRST_USER_TYPE = 1000
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
-def parse_size(size: int | str) -> int:
-    """Bytes from a number or a text with a unit.
+def parse_size(size: float | str, name: str = "size") -> int:
+    """Bytes from a whole number or a text with a unit; ``name`` is what errors call it.
 
-    >>> parse_size("2MiB"), parse_size("50G"), parse_size(4096)
-    (2097152, 50000000000, 4096)
+    >>> parse_size("2MiB"), parse_size("50G"), parse_size(4096), parse_size(1e9)
+    (2097152, 50000000000, 4096, 1000000000)
     """
-    if isinstance(size, int):
-        return size
+    if isinstance(size, int | np.integer) and not isinstance(size, bool):
+        return int(size)
+    if isinstance(size, float | np.floating):
+        if not float(size).is_integer():
+            raise ValueError(f"{name}={size!r}: a whole number of bytes")
+        return int(size)
+    if not isinstance(size, str):
+        raise TypeError(f"{name}={size!r} is a {type(size).__name__}; write it like 4096, '64MB' or '2GiB'")
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", size.lower())
     if not match:
-        raise ValueError(f"not a size: {size!r}; write it like 4096, '64MB' or '2GiB'")
+        raise ValueError(f"{name}={size!r} is not a size; write it like 4096, '64MB' or '2GiB'")
     return int(float(match[1]) * _UNITS[match[2] or ""])
 
 

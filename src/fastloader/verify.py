@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -11,14 +13,17 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.errors import FastLoaderError
+from fastloader.errors import FastLoaderError, UnknownTypeError
 from fastloader.formats.fld import Dataset, FldFile
-from fastloader.formats.fld.layout import NO_FIELD, Kind
+from fastloader.formats.fld.layout import EXTENT, NO_FIELD, PAGE, Kind
 from fastloader.progress import progress
+from fastloader.types import FIRST_USER_TYPE
 
 ROWS = 4096
+PAGED_ROWS = 16 * ROWS
 PAYLOAD_BYTES = 32 << 20
 BLOCKS = 256
 DECODED_ROWS = 64
@@ -39,14 +44,27 @@ class Problem:
         return ": ".join(part for part in (self.path, ", ".join(place), self.message) if part)
 
 
+@dataclass(frozen=True, slots=True)
+class Undecoded:
+    """A field that was to be decoded and could not be, because nobody here knows its type. That is no damage."""
+
+    field: str
+    type_id: int
+
+    def __str__(self) -> str:
+        cure = "use --import" if self.type_id >= FIRST_USER_TYPE else "a newer fastloader may know it"
+        return f"not decoded (type id {self.type_id} is not registered; {cure})"
+
+
 @dataclass(slots=True)
 class Report:
-    """What ``verify`` found."""
+    """What ``verify`` found, and which fields it had no decoder for."""
 
     num_samples: int = 0
     num_shards: int = 0
     data_bytes: int = 0
     problems: list[Problem] = field(default_factory=list)
+    not_decoded: list[Undecoded] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -72,28 +90,53 @@ def verify(
     """Read everything once and report what is damaged. Raises only when the dataset can't be opened at all.
 
     ``decode=True`` also decodes every sample, which finds images that were broken when they were stored.
+    ``num_workers`` is the number of threads besides the caller's: ``None`` is one a core, 0 works in the caller's own.
     """
+    workers = (os.cpu_count() or 1) if num_workers is None else operator.index(num_workers)
+    if workers < 0:
+        raise ValueError(f"num_workers={workers}: 0 works in the calling thread, None uses one thread a core")
     dataset = Dataset(Path(path))
     report = Report(dataset.num_samples, len(dataset.shards))
+    if decode:
+        report.not_decoded = _not_decoded(dataset)
     jobs = _jobs(dataset, report, decode)
-    workers = num_workers or os.cpu_count() or 1
-    with (
-        ThreadPoolExecutor(workers, "fastloader-verify") as pool,
-        progress("verifying", _count(dataset, decode), show=show_progress) as advance,
-    ):
+    with progress("verifying", _count(dataset, decode), show=show_progress) as advance:
+        for found in _run(jobs, workers):
+            report.problems += found
+            advance(1)
+    report.problems.sort(key=lambda p: (p.path, -1 if p.sample is None else p.sample, p.field or "", p.message))
+    return report
+
+
+def _run(jobs: Iterator[_Job], workers: int) -> Iterator[list[Problem]]:
+    """What the jobs find, as they finish."""
+    if workers == 0:
+        for job in jobs:
+            yield job()
+        return
+    with ThreadPoolExecutor(workers, "fastloader-verify") as pool:
         try:
             running: set[Future[list[Problem]]] = {pool.submit(job) for job in islice(jobs, 2 * workers)}
             while running:
                 finished, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in finished:
-                    report.problems += future.result()
-                    advance(1)
+                    yield future.result()
                 running |= {pool.submit(job) for job in islice(jobs, len(finished))}
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    report.problems.sort(key=lambda p: (p.path, -1 if p.sample is None else p.sample, p.field or "", p.message))
-    return report
+
+
+def _not_decoded(dataset: Dataset) -> list[Undecoded]:
+    found = []
+    for index, descriptor in enumerate(dataset.descriptors):
+        try:
+            dataset.field(index)
+        except UnknownTypeError:
+            found.append(Undecoded(descriptor.name, descriptor.type_id))
+        except FastLoaderError:
+            pass  # reported by the jobs that decode
+    return found
 
 
 def _count(dataset: Dataset, decode: bool) -> int | None:
@@ -115,6 +158,8 @@ def _jobs(dataset: Dataset, report: Report, decode: bool) -> Iterator[_Job]:
             continue
         report.data_bytes += file.data.size
         yield partial(_check_pages, file)
+        for begin in _begins(file, PAGED_ROWS):
+            yield partial(_check_places, file, begin, start)
         for kind, index in file.directory:
             if kind not in (Kind.DATA, Kind.DESCRIPTORS):
                 yield from _table_jobs(file, Kind(kind), index)
@@ -208,7 +253,7 @@ def _check_keys(file: FldFile, begin: int, start: int) -> list[Problem]:
 
 
 def _check_pages(file: FldFile) -> list[Problem]:
-    """The allocation table names each sample once, on the page where its first payload begins."""
+    """The allocation table names each sample once."""
     try:
         pages = file.pages()
     except (FastLoaderError, kernels.Failure):
@@ -220,12 +265,87 @@ def _check_pages(file: FldFile) -> list[Problem]:
     return []
 
 
+def _check_places(file: FldFile, begin: int, start: int) -> list[Problem]:
+    """The allocation table names these samples on the page where their first payload begins."""
+    count = min(PAGED_ROWS, file.num_samples - begin)
+    if count <= 0:
+        return []
+    try:
+        before = 1 if begin else 0
+        firsts, ends = _spans(file, begin - before, count + before)
+        told = _told_pages(file, begin - before, count + before)
+    except (FastLoaderError, kernels.Failure):
+        return []  # reported by the tables' own jobs
+    if told is None:
+        return []  # reported once for the whole table
+    page_size = np.uint64(file.header.page_size)
+    has = ends > 0
+    # A sample without payload counts with the byte before it, which ends the last payload before. Where the sample in
+    # front of these has none either, its own place was checked by the job before this one.
+    last = np.maximum.accumulate(np.where(has, np.arange(len(has)), -1))
+    previous = np.where(last >= 0, ends[last] - np.uint64(1), np.uint64(max(0, file.data.offset - 1))) // page_size
+    if before:
+        previous[last < 0] = told[0]
+    found = np.where(has, firsts // page_size, previous).astype(np.int64)
+    wrong = np.flatnonzero(found != told)
+    return [
+        Problem(str(file.path), f"begins on page {found[i]}, the allocation table says {told[i]}", start + row)
+        for i in wrong[wrong >= before].tolist()
+        for row in (begin - before + i,)
+    ]
+
+
+def _spans(file: FldFile, begin: int, count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Where the first payload that is not empty begins and the last ends, for each sample; 0 and 0 without any."""
+    firsts, ends = np.zeros(count, np.uint64), np.zeros(count, np.uint64)
+    for index in range(len(file.descriptors)):
+        table = file.table(Kind.EXTENTS, index)
+        if table is None:
+            continue
+        extents = np.frombuffer(table.row(begin, count), EXTENT)
+        has = (extents["size"] > 0) & _valid(file, index, begin, count)
+        firsts = np.where(has & (ends == 0), extents["pointer"], firsts)
+        ends = np.where(has, extents["pointer"] + extents["size"], ends)
+    return firsts, ends
+
+
+def _valid(file: FldFile, index: int, begin: int, count: int) -> NDArray[np.bool_]:
+    table = file.table(Kind.VALIDITY, index)
+    if table is None:
+        return np.ones(count, np.bool_)
+    first = begin // 8
+    packed = np.frombuffer(table.row(first, (begin + count - 1) // 8 - first + 1), np.uint8)
+    return np.unpackbits(packed, bitorder="little")[begin - 8 * first :][:count].astype(np.bool_)
+
+
+def _told_pages(file: FldFile, begin: int, count: int) -> NDArray[np.int64] | None:
+    """The pages on which the allocation table names these samples; ``None`` where it names some never or twice."""
+    table = file.table(Kind.PAGES)
+    assert table is not None
+
+    def first_sample(page: int) -> int:
+        return int(np.frombuffer(table.row(page), PAGE)["first_sample"][0])
+
+    # The last page that begins with such a sample or an earlier one.
+    low = bisect_right(range(table.rows), begin, key=first_sample) - 1
+    high = bisect_right(range(table.rows), begin + count - 1, key=first_sample) - 1
+    if low < 0 or high < low:
+        return None
+    pages = np.frombuffer(table.row(low, high - low + 1), PAGE)
+    firsts, behind = pages["first_sample"], pages["first_sample"] + pages["num_samples"]
+    if (firsts[1:] != behind[:-1]).any() or (behind < firsts).any() or behind[-1] < begin + count:
+        return None
+    return low + np.searchsorted(firsts, np.arange(begin, begin + count, dtype=np.uint64), "right").astype(np.int64) - 1
+
+
 def _check_decoding(dataset: Dataset, file: FldFile, begin: int, start: int) -> list[Problem]:
     problems = []
     for index, descriptor in enumerate(file.descriptors):
         try:
             column = dataset.field(index)
             decoder = column.get_decoder_class()(column)
+        except UnknownTypeError:
+            continue  # told in the report, once
         except FastLoaderError as error:
             if begin == 0:
                 problems.append(Problem(str(file.path), error.message, field=descriptor.name))

@@ -23,8 +23,11 @@ from typing import Any
 
 from .overlay import use_overlay
 
-MUTANT_SECONDS = 30
-"""A mutant that takes longer hangs."""
+MISDEEDS = {
+    "crash": os.abort,
+    "hang": lambda: all(iter(lambda: True, False)),
+    "hog": lambda: bytearray(1 << 30),
+}
 
 
 def parse() -> argparse.Namespace:
@@ -39,7 +42,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--heap", action="store_true", help="put files in heap blocks of their size, not in mappings")
     parser.add_argument("--native", type=int, default=0, help="instead: this many wild calls of the native functions")
     parser.add_argument("--report", type=Path, help="write the summary here, as JSON")
-    parser.add_argument("--crash-at", type=int, help="abort at this mutant, to see that a crash is seen")
+    parser.add_argument("--seconds", type=int, default=30, help="a mutant that takes longer hangs")
+    parser.add_argument("--misbehave", choices=MISDEEDS, help="do so at the fifth mutant, to see that it is seen")
     parser.add_argument("--worker", nargs=3, metavar=("BEGIN", "END", "FOLDER"), help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -92,9 +96,9 @@ def work(arguments: argparse.Namespace, begin: int, end: int, folder: Path) -> N
     with (folder / "current").open("wb", 0) as current, (folder / "faults").open("a") as faults:
         for number in range(begin, end):
             os.pwrite(current.fileno(), b"%12d" % number, 0)
-            faulthandler.dump_traceback_later(MUTANT_SECONDS, exit=True)
-            if number == arguments.crash_at:
-                os.abort()
+            faulthandler.dump_traceback_later(arguments.seconds, exit=True)
+            if arguments.misbehave and number == 5:
+                MISDEEDS[arguments.misbehave]()
             if arguments.native:
                 found, what = wild_calls.call(bases, arguments.seed, number), "wild call"
             else:
@@ -124,8 +128,9 @@ def run_chunk(arguments: argparse.Namespace, begin: int, end: int, folder: Path)
         place = Path(tempfile.mkdtemp(dir=folder))
         command = [sys.executable, "-m", "tests.bad_input", "--seed", str(arguments.seed)]
         command += ["--spare-mb", str(arguments.spare_mb), "--native", str(arguments.native)]
+        command += ["--seconds", str(arguments.seconds)]
         command += ["--heap"] if arguments.heap else []
-        command += [] if arguments.crash_at is None else ["--crash-at", str(arguments.crash_at)]
+        command += ["--misbehave", arguments.misbehave] if arguments.misbehave else []
         command += ["--worker", str(begin), str(end), str(place)]
         environment = {**os.environ, "MALLOC_ARENA_MAX": "1", "OPENBLAS_NUM_THREADS": "1"}
         with (place / "output").open("w") as output:

@@ -25,10 +25,13 @@ from fastloader.formats.fld.layout import (
 )
 from fastloader.kernels import crc32c
 
-HEADER_NAMES = "major minor flags num_samples num_fields pad page_size descriptors metadata data allocation".split()
-HEAD_NAMES = "count width crc".split()
-ENTRY_NAMES = "kind field flags row_size block_size offset size crcs_offset crc".split()
-DESCRIPTOR_NAMES = "name type_id flags metadata_size codec level pointer size".split()
+HEADER_NAMES = [
+    "major", "minor", "flags", "num_samples", "num_fields", "pad", "page_size", "descriptors", "metadata", "data",
+    "allocation",
+]  # fmt: skip
+HEAD_NAMES = ["count", "width", "crc"]
+ENTRY_NAMES = ["kind", "field", "flags", "row_size", "block_size", "offset", "size", "crcs_offset", "crc"]
+DESCRIPTOR_NAMES = ["name", "type_id", "flags", "metadata_size", "codec", "level", "pointer", "size"]
 
 
 @dataclass(frozen=True, slots=True)

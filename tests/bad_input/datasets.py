@@ -14,6 +14,7 @@ from PIL import Image
 
 import fastloader as fl
 from fastloader.fields import BY_TYPE_ID, Decoder, Encoded, Field, register_type
+
 from .anatomy import Anatomy
 
 OWN_TYPE, UNKNOWN_TYPE = 640_001, 640_002
@@ -50,7 +51,7 @@ class Base:
     files: dict[str, bytes]
     names: list[str]
     samples: list[dict[str, Any]]
-    payloads: list[dict[str, bytes]]
+    payloads: list[dict[str, bytes | None]]
     keys: list[str] | None
     unreadable: frozenset[str] = field(default=frozenset())
 
@@ -116,8 +117,17 @@ def _make(
     files = {p.name: p.read_bytes() for p in sorted(path.iterdir())} if path.is_dir() else {"": path.read_bytes()}
     with fl.open(path) as reader:
         read = [reader.read_sample(i) for i in range(len(reader))]
-        payloads = [{n: bytes(reader.read_payload(i, n)) for n in fields} for i in range(len(reader))]
+        payloads = [{n: payload_of(reader, i, n) for n in fields} for i in range(len(reader))]
     return Base(name, files, list(fields), read, payloads, keys)
+
+
+def payload_of(reader: fl.DatasetReader, index: int, name: str) -> bytes | None:
+    """A payload as bytes; ``None`` where the value is missing or the field keeps no payloads."""
+    descriptors = reader.dataset.file(reader.dataset.where(index)[0]).descriptors
+    if not next(d for d in descriptors if d.name == name).has_payload:
+        return None
+    payload = reader.read_payload(index, name)
+    return None if payload is None else bytes(payload)
 
 
 def make_bases(folder: Path) -> dict[str, Base]:

@@ -45,7 +45,7 @@ def environment(folder: Path) -> dict[str, str]:
         **os.environ,
         overlay.VARIABLE: str(folder),
         "LD_PRELOAD": " ".join(map(_library, ("libasan.so", "libubsan.so", "libstdc++.so"))),
-        "ASAN_OPTIONS": f"detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb={LARGEST_MB}:halt_on_error=1",
+        "ASAN_OPTIONS": f"detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb={LARGEST_MB}",
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
         "PYTHONMALLOC": "malloc",
         "PYTHONDONTWRITEBYTECODE": "1",

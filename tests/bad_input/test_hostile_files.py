@@ -1,4 +1,4 @@
-"""Files made to mislead, one idea each: what they claim is held against what is there before anything is done for it."""
+"""Files made to mislead, one idea each: a claim is held against what is there before anything is done for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from fastloader.formats.fld.layout import DESCRIPTOR, NO_FIELD, Kind
 from .anatomy import reseal
 from .datasets import Base
 from .internals import png_chunks, png_join
-from .mutants import Edit, _seal_manifest
+from .manifests import seal_manifest
+from .operations import Edit
 
 
 def publish(edit: Edit, path: Path) -> Path:
@@ -118,7 +119,7 @@ def test_a_damaged_validity_bit_names_its_sample_among_shards(bases: dict[str, B
 
 def manifest(base: Base, path: Path, **changes: object) -> Path:
     content = json.loads(base.files[MANIFEST]) | changes
-    base.write(path, {**base.files, MANIFEST: _seal_manifest(content)})
+    base.write(path, {**base.files, MANIFEST: seal_manifest(content)})
     return path
 
 
@@ -150,7 +151,7 @@ def test_the_text_in_a_picture_is_not_unpacked(bases: dict[str, Base], tmp_path:
     payload = next(p for p in bases["pictures"].anatomies[""].payloads if p.type_id == fl.TypeId.IMAGE_PNG)
     picture = Edit(bases["pictures"], "").raw_payload(payload)
     chunks = png_chunks(picture)
-    text = (b"zTXt", b"k\0\0" + zlib.compress(bytes(4 << 20), 9))
+    text = (b"zTXt", b"k\0\0" + zlib.compress(b"x" * (4 << 20), 9))
     path = tmp_path / "text.png"
     path.write_bytes(png_join([chunks[0], *[text] * 200, *chunks[1:]]))
     program = f"""

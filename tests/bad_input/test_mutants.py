@@ -15,7 +15,8 @@ from . import sanitized
 from .anatomy import Number, reseal
 from .datasets import Base
 from .exercise import Exercise
-from .mutants import ANY, SEALED_ONLY, Mutant, Mutants
+from .mutants import Mutant, Mutants
+from .operations import ANY, SEALED_ONLY
 
 OUTCOMES = ("refused", "read in part", "read in full")
 
@@ -87,20 +88,19 @@ print("unseen")
     assert "heap-buffer-overflow" in done.stderr
 
 
-def test_a_mutant_that_takes_memory_would_be_seen() -> None:
-    """The limit is real: almost none at all makes the ordinary work of some mutants fail."""
-    done = run_plain("--mutants", "60", "--spare-mb", "1", "--seed", "1", "--jobs", "1")
-    assert done.returncode == 1, done.stdout
-    assert "see it again: python -m tests.bad_input --seed 1 --only " in done.stdout
-
-
-def test_a_crash_is_put_down_to_its_mutant_and_the_rest_still_runs(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("misdeed", "sign"), [("crash", "SIGABRT"), ("hang", "Timeout (0:00:01)!"), ("hog", "MemoryError")]
+)
+def test_a_crash_a_hang_and_a_hunger_for_memory_are_put_down_to_their_mutant(
+    misdeed: str, sign: str, tmp_path: Path
+) -> None:
     report = tmp_path / "report.json"
-    done = run_plain("--mutants", "12", "--jobs", "1", "--crash-at", "5", "--report", str(report))
+    done = run_plain("--mutants", "12", "--misbehave", misdeed, "--seconds", "1", "--report", str(report))
     assert done.returncode == 1, done.stdout + done.stderr
+    assert "see it again: python -m tests.bad_input --seed 1 --only 5\n" in done.stdout
     found = json.loads(report.read_text())
     assert [fault["number"] for fault in found["faults"]] == [5]
-    assert "SIGABRT" in found["faults"][0]["faults"][0]
+    assert sign in found["faults"][0]["faults"][0]
     assert sum(found["tally"].values()) == 6  # those behind it; the tally of those before died with their process
 
 
@@ -116,9 +116,7 @@ def test_nearly_every_mutant_differs_from_its_original(bases: dict[str, Base]) -
     assert unchanged < 30
 
 
-def test_every_dataset_and_every_operation_is_used(
-    bases: dict[str, Base], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_dataset_and_every_operation_is_used(bases: dict[str, Base], monkeypatch: pytest.MonkeyPatch) -> None:
     used = set()
 
     def noting(operation):
@@ -171,7 +169,9 @@ def _exercised(mutant: Mutant, path: Path) -> Exercise:
     return exercise
 
 
-@pytest.mark.parametrize("name", ["scalars", "blobs", "arrays", "pictures", "pages", "empty", "own", "shards", "unknown"])
+@pytest.mark.parametrize(
+    "name", ["scalars", "blobs", "arrays", "pictures", "pages", "empty", "own", "shards", "unknown"]
+)
 def test_an_untouched_dataset_has_no_faults(bases: dict[str, Base], name: str, tmp_path: Path) -> None:
     base = bases[name]
     exercise = _exercised(Mutant(0, "nothing", base, base.files, False, (base,)), tmp_path / "same.fld")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import struct
+import contextlib
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -13,9 +13,30 @@ from fastloader import kernels
 from fastloader._native import image_decode
 from fastloader.formats.fld.layout import NO_FIELD, Kind
 from fastloader.types import TypeId
+
 from .datasets import Base
 
-NUMBERS = [0, 1, 2, 3, 7, 8, 16, 32, 64, 100, 4096, 65536, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1]
+NUMBERS = [
+    0,
+    1,
+    2,
+    3,
+    7,
+    8,
+    16,
+    32,
+    64,
+    100,
+    4096,
+    65536,
+    2**31 - 1,
+    2**31,
+    2**32 - 1,
+    2**32,
+    2**63 - 1,
+    2**63,
+    2**64 - 1,
+]
 
 
 def exact(data: bytes) -> np.ndarray:
@@ -119,14 +140,18 @@ class Wild:
 
     def picture(self) -> tuple[int, Any]:
         """A kind of image and bytes, mostly of an image of that kind."""
-        pictures = [p for p in self.anatomy.payloads if p.type_id in (TypeId.IMAGE_JPEG, TypeId.IMAGE_PNG) and not p.codec]
+        pictures = [
+            p for p in self.anatomy.payloads if p.type_id in (TypeId.IMAGE_JPEG, TypeId.IMAGE_PNG) and not p.codec
+        ]
         if not pictures or self.rng.random() < 0.2:
             return self.rng.choice([0, 1, 2, -1, 255, 256]), self.data()
         p = self.rng.choice(pictures)
         raw = bytearray(self.file[p.begin : p.begin + p.size])
         for _ in range(self.rng.choice([0, 1, 3])):
             raw[self.rng.randrange(len(raw))] ^= 1 << self.rng.randrange(8)
-        return int(p.type_id == TypeId.IMAGE_PNG), exact(bytes(raw[: self.rng.choice([len(raw), len(raw), len(raw) // 2])]))
+        return int(p.type_id == TypeId.IMAGE_PNG), exact(
+            bytes(raw[: self.rng.choice([len(raw), len(raw), len(raw) // 2])])
+        )
 
 
 def use_table(w: Wild) -> None:
@@ -233,17 +258,55 @@ def use_placement(w: Wild) -> None:
     attempt(lambda: kernels.assemble(parts, places, w.rng.choice([0, 0, 5, 2**63]), w.out(sum(map(len, parts))), sums))
 
 
+def use_engine(w: Wild) -> None:
+    """Plans that do not fit their tables, rows that are not there, batches nobody waits for or waited for twice."""
+    columns = w.rng.choice([1, 1, 2])
+    plans = [
+        (w.rng.choice([0, 1, 2, 3, 4, -1]), w.rng.choice([0, 8, 16, 16]), w.small(), w.rng.choice([0, 1, 1, 5]))
+        for _ in range(columns)
+    ]
+    engine = kernels.Engine(plans, w.rng.choice([0, 1, 3]), w.rng.choice([0, 1, 4]))
+    for _ in range(w.rng.choice([0, 1, 2])):
+        tables = [
+            (
+                w.rng.choice([None, w.table((Kind.METADATA,))]),
+                w.rng.choice([None, None, w.table((Kind.VALIDITY,))]),
+                w.rng.choice([None, w.payloads(), w.payloads()]),
+            )
+            for _ in range(w.rng.choice([columns, columns, w.small()]))
+        ]
+        attempt(lambda tables=tables: engine.add_source(tables))
+    if w.rng.random() < 0.9:
+        engine.start()
+    tickets = [w.number()]
+    for _ in range(w.small()):
+        rows = w.rows()
+        attempt(lambda rows=rows: tickets.append(engine.submit(w.which(rows), rows)))
+    for ticket in w.rng.sample(tickets, len(tickets)):
+        attempt(lambda ticket=ticket: w.rng.choice([engine.wait, engine.wait, engine.forget])(ticket))
+    if w.rng.random() < 0.5:
+        engine.stop()
+
+
+def use_orders(w: Wild) -> None:
+    values, out = w.rows(), w.rng.choice([w.rows(), w.out()])
+    attempt(lambda: kernels.permute(w.number(), w.number(), w.number(), values, out, w.rng.random() < 0.5))
+    kernels.permute(len(values), w.number(), w.number(), np.arange(len(values)), values)
+
+
 CALLS: list[Callable[[Wild], None]] = [
-    use_table, use_payloads, use_keys, use_take, use_gather, use_gather, use_images, use_codecs, use_sums, use_placement,
+    use_table, use_payloads, use_keys, use_take, use_gather, use_gather, use_images, use_codecs, use_sums,
+    use_placement, use_engine, use_engine, use_orders,
 ]  # fmt: skip
+
+BAD_ARGUMENT = (ValueError, TypeError, IndexError, BufferError, OverflowError)
+"""Python's usual words for it; ``kernels.Failure`` is a ValueError."""
 
 
 def attempt(use: Callable[[], Any]) -> None:
-    """Whatever Python's usual words for a bad argument are."""
-    try:
+    """Call, and let it refuse."""
+    with contextlib.suppress(*BAD_ARGUMENT):
         use()
-    except (kernels.Failure, ValueError, TypeError, IndexError, BufferError, OverflowError, struct.error):
-        pass
 
 
 def call(bases: dict[str, Base], seed: int, number: int) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 
 import fastloader as fl
 from fastloader.cli import show
+from fastloader.fields import BY_TYPE_ID
 
 from .conftest import FIELDS, HOSTILE_KEY, Run, command, run_on_terminal, spoil_payload, write
 
@@ -240,6 +241,23 @@ def test_an_unregistered_type_is_shown_and_written_as_bytes(run: Run, unregister
     decoded = run("cat", unregistered, 0, "foreign", "--npy")
     assert (decoded.exit_code, decoded.stdout) == (2, "")
     assert "no field class is registered for type id 4321" in decoded.stderr
+
+
+def test_an_unregistered_type_without_payloads_is_shown_too(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class ForeignNumber(fl.IntField):
+        type_id = 4322
+
+    with monkeypatch.context() as patch:
+        patch.setitem(BY_TYPE_ID, 4322, ForeignNumber)
+        path = write(tmp_path / "x.fld", [{"foreign": 5, "n": 1}], {"foreign": ForeignNumber(), "n": fl.IntField()})
+    result = run("cat", path, 0)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.splitlines()[1] == "  foreign  type 4322 is not registered"
+    one = run("cat", path, 0, "foreign")
+    assert (one.exit_code, one.stdout) == (2, "")
+    assert "type id 4322" in one.stderr
 
 
 def test_damage_in_one_field_leaves_the_others_readable(run: Run, damaged: Path) -> None:

@@ -44,6 +44,12 @@ def test_the_reference_describes_every_option(name: str) -> None:
                 assert f"`{spelling}" in section, spelling
 
 
+def test_the_reference_describes_the_options_of_all_commands() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text().split("\n## ")[0]
+    for parameter in main.params:
+        assert f"`fastloader {parameter.opts[0]}" in text
+
+
 def test_help_loads_neither_rich_nor_the_commands_tools() -> None:
     code = (
         "import sys, fastloader.cli; print({'rich', 'fastloader.cli.glance', 'fastloader.cli.show'} & {*sys.modules})"

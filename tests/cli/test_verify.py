@@ -126,8 +126,9 @@ def test_jobs_is_the_number_of_threads(
 
     monkeypatch.setattr(sys.modules["fastloader.verify"], "ThreadPoolExecutor", Pool)
     assert run("verify", everything, option, 3).exit_code == 0
+    assert run("verify", everything, option, 0).exit_code == 0
     assert used == [3]
-    assert run("verify", everything, option, 0).exit_code == 2
+    assert run("verify", everything, option, -1).exit_code == 2
 
 
 def test_hostile_names_are_escaped_in_problems(run: Run, tmp_path: Path) -> None:
@@ -169,3 +170,17 @@ def test_ctrl_c_ends_it_quietly_with_status_130(everything: Path, large: Path) -
         assert b"4 of 4" not in process.stdout.read()
         assert process.stderr.read() == b""
     assert process.returncode == 130
+
+
+def test_a_type_that_nobody_knows_is_not_decoded_and_no_damage(run: Run, unregistered: Path) -> None:
+    message = "not decoded (type id 4321 is not registered; use --import)"
+    result = run("verify", "--decode", unregistered)
+    assert result.exit_code == 0
+    assert result.stderr == f"fastloader: {unregistered}: field 'foreign': {message}\n"
+    assert result.stdout.endswith(": all good\n")
+    told = json.loads(run("verify", "--decode", "--json", unregistered).stdout)
+    assert (told["ok"], told["problems"]) == (True, [])
+    assert told["not_decoded"] == [{"field": "foreign", "type_id": 4321, "message": message}]
+    plain = run("verify", unregistered)
+    assert (plain.exit_code, plain.stderr) == (0, "")
+    assert json.loads(run("verify", "--json", unregistered).stdout)["not_decoded"] == []

@@ -114,14 +114,17 @@ class TestJSONField(FieldContract):
     def bad_values(self, field):
         loop: list = []
         loop.append(loop)
-        return [b"bytes", {1, 2}, np.int64(3), np.zeros(2), 1j, loop, {(1, 2): 3}, object()]
+        return [
+            b"bytes", {1, 2}, np.int64(3), np.zeros(2), 1j, loop, {(1, 2): 3}, object(), {1: "a"}, {1: "a", "1": "b"},
+            [{"deep": ({None: 0},)}], {True: 1},
+        ]  # fmt: skip
 
 
 def test_none_is_missing_and_null_inside_is_not(tmp_path):
     reader = write(tmp_path / "x.fld", fl.JSONField(), [None, [None]])
     assert [sample["it"] for sample in reader] == [None, [None]]
     assert reader.read_batch([0, 1])["it"] == [None, [None]]
-    assert reader.read_payload(0, "it") == b""
+    assert reader.read_payload(0, "it") is None
     assert reader.read_payload(1, "it") == b"[null]"
 
 
@@ -143,5 +146,11 @@ def test_a_json_value_may_change_after_it_was_written(tmp_path):
 @pytest.mark.parametrize("field", [fl.IntField(), fl.FloatField()])
 def test_numbers_store_no_payload(field, tmp_path):
     reader = write(tmp_path / "x.fld", field, [1, 2])
-    assert reader.read_payload(0, "it") == b""
+    with pytest.raises(KeyError, match=r"the field has no payloads: .*; read_sample gives the value"):
+        reader.read_payload(0, "it")
     assert reader.dataset.file(0).data.size == 0
+
+
+def test_a_key_that_is_no_text_is_named(tmp_path):
+    with pytest.raises(fl.SampleError, match="the dictionary key 7 is int; JSON has text keys"):
+        write(tmp_path / "x.fld", fl.JSONField(), [{"a": [{7: "seven"}]}])

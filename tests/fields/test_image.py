@@ -219,6 +219,23 @@ def test_a_palette_with_transparency_keeps_it(tmp_path):
     assert identical(got, np.asarray(image.convert("RGBA")))
 
 
+@pytest.mark.parametrize("mode", ["1", "L", "RGB", "I;16"])
+def test_a_transparent_colour_is_kept_from_a_pil_image_as_from_its_file(mode, tmp_path):
+    source = pixels((6, 6), "uint16") if mode == "I;16" else pixels((6, 6, 3))
+    image = Image.fromarray(source).convert(mode)
+    colour = image.getpixel((2, 3))
+    file = encoded(image, "PNG", transparency=colour)
+    opened = Image.open(io.BytesIO(file))
+    assert "transparency" in opened.info
+    from_file, from_pil = (s["it"] for s in write(tmp_path / "x.fld", fl.PNGImageField(), [file, opened]))
+    assert from_file.shape[2] in (2, 4)
+    assert identical(from_file, from_pil)
+    assert 0 < (from_pil[..., -1] == 0).sum() < 36
+    if mode != "I;16":
+        jpeg = write(tmp_path / "y.fld", fl.JPEGImageField(), [opened])[0]["it"]
+        assert jpeg.shape[2] == from_file.shape[2] - 1
+
+
 def test_32_bit_pixels_do_not_become_16_bit_ones_silently(tmp_path):
     with pytest.raises(fl.SampleError, match="outside 16 bits"):
         write(tmp_path / "x.fld", fl.PNGImageField(), [Image.fromarray(np.full((3, 3), 70_000, np.int32))])
@@ -296,6 +313,82 @@ def test_images_of_one_shape_make_one_array_and_of_several_a_list(tmp_path):
 def test_options_are_checked_when_given(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: fl.JPEGImageField(90.5), "quality=90.5: expected a whole number, got float"),
+        (lambda: fl.JPEGImageField(max_width="3"), "max_width='3': expected a whole number, got str"),
+        (lambda: fl.PNGImageField(level=6.0), "level=6.0: expected a whole number"),
+        (lambda: fl.PNGImageField(max_height=2.0), "max_height=2.0"),
+        (lambda: fl.RawImageField(2.0, 3), "height=2.0"),
+        (lambda: fl.PNGImageField(check=1), "check=1: True or False"),
+    ],
+)
+def test_options_are_whole_numbers(make, message):
+    with pytest.raises(TypeError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        fl.JPEGImageField(np.int64(80), max_height=np.uint8(9), max_width=np.int32(7), check=np.True_),
+        fl.PNGImageField(np.int8(3), max_height=np.uint64(9), max_width=np.int32(7)),
+        fl.RawImageField(np.int64(2), np.int32(3), np.uint8(1)),
+    ],
+)
+def test_options_may_be_numpy_integers(field):
+    assert type(field).from_binary(field.to_binary()) == field
+
+
+def test_options_stored_before_there_was_a_check_are_read():
+    assert fl.PNGImageField.from_binary(b'{"level":3,"max_height":null,"max_width":null}') == fl.PNGImageField(3)
+
+
+def noisy(format_):
+    return encoded(Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)), format_)
+
+
+@pytest.mark.parametrize(("make", "format_"), [(fl.JPEGImageField, "JPEG"), (fl.PNGImageField, "PNG")])
+def test_check_refuses_ready_bytes_that_do_not_decode(make, format_, tmp_path):
+    whole = noisy(format_)
+    cut = whole[: len(whole) // 2]
+    with pytest.raises(fl.SampleError, match=f"sample 1, field 'it': the {format_} does not decode: {format_}: "):
+        write(tmp_path / "x.fld", make(check=True), [whole, cut])
+    assert list(tmp_path.iterdir()) == []
+    reader = write(tmp_path / "x.fld", make(check=True), [whole, pixels((8, 8, 3))])
+    assert reader.fields["it"] == make(check=True)
+    assert bytes(reader.read_payload(0, "it")) == whole
+    reader = write(tmp_path / "y.fld", make(), [whole, cut])
+    assert reader.fields["it"] == make(check=False)
+    assert bytes(reader.read_payload(1, "it")) == cut
+
+
+@pytest.mark.parametrize(("make", "format_"), [(fl.JPEGImageField, "JPEG"), (fl.PNGImageField, "PNG")])
+def test_what_does_not_decode_is_told_with_the_command_that_finds_it(make, format_, tmp_path):
+    whole = noisy(format_)
+    reader = write(tmp_path / "x.fld", make(), [whole, whole[: len(whole) // 2]])
+    for read in (lambda: reader[1], lambda: reader.read_batch([0, 1])):
+        with pytest.raises(fl.DecodeError) as caught:
+            read()
+        assert caught.value.hint == f'run "fastloader verify --decode {tmp_path / "x.fld"}"'
+        assert caught.value.sample == 1
+    assert fl.verify(tmp_path / "x.fld").ok
+    assert fl.verify(tmp_path / "x.fld", decode=True).bad_samples == [1]
+
+
+def test_images_of_one_size_but_another_depth_are_a_list(tmp_path):
+    images = [pixels((4, 4, 1)), pixels((4, 4, 1), "uint16"), None, pixels((4, 4, 1))]
+    reader = write(tmp_path / "x.fld", fl.PNGImageField(), images)
+    batch = reader.read_batch([0, 1, 2])["it"]
+    assert isinstance(batch, list)
+    assert identical(batch[0], images[0])
+    assert identical(batch[1], images[1])
+    assert batch[2] is None
+    assert [image.dtype for image in reader.read_batch([0, 1])["it"]] == [np.uint8, np.uint16]
+    assert isinstance(reader.read_batch([0, 3])["it"], np.ndarray)
 
 
 def test_reasons_for_refusing_an_image_are_plain(tmp_path):

@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 
 import pytest
 
@@ -82,6 +82,21 @@ def test_an_unregistered_type_says_what_to_import_and_leaves_the_others_readable
         reader[0]
     assert caught.value.field == "t"
     assert str(tmp_path / "x.fld") in str(caught.value)
+
+
+@pytest.mark.parametrize("style", ["types", "text"])
+def test_tuples_and_lists_among_the_options_come_back_as_they_were(registry, tmp_path, style):
+    annotations = (tuple, list, object) if style == "types" else ("tuple[int, ...]", "list[int] | None", "Any")
+    Sized = make_dataclass(
+        "Sized", list(zip(("size", "names", "free"), annotations, strict=True)), bases=(Text,), frozen=True
+    )
+    fl.register_type(4_000_009)(Sized)
+    field = Sized((3, (4, 5)), [1, [2]], ("x",))
+    with fl.DatasetWriter(tmp_path / "x.fld", {"t": field}) as writer:
+        writer.write_sample(["a"])
+    got = fl.open(tmp_path / "x.fld").fields["t"]
+    assert got == field
+    assert (got.size, got.names, got.free) == ((3, (4, 5)), [1, [2]], ("x",))
 
 
 def test_a_class_that_would_not_be_read_back_as_itself_is_refused(tmp_path):

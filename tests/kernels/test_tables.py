@@ -132,7 +132,9 @@ def test_wrong_arguments_are_refused():
         with pytest.raises(kernels.Failure, match="wrong size"):
             kernels.take([table], None, rows, out)
     with pytest.raises(kernels.Failure, match="wrong size"):
-        kernels.take_bits([table], None, rows, np.zeros(3, np.uint8))
+        kernels.take_bits([make_table(bytes(4), 1)[1]], None, rows, np.zeros(3, np.uint8))
+    with pytest.raises(kernels.Failure, match="bits come in rows of one byte"):
+        kernels.take_bits([table], None, rows, np.zeros(2, np.uint8))
     for which in (numbers([0, 1], "int32"), numbers([0, -1], "int32")):
         with pytest.raises(kernels.Failure, match="no such source"):
             kernels.take([table], which, rows, np.zeros(16, np.uint8))

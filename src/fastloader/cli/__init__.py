@@ -6,6 +6,7 @@ import click
 
 from fastloader import __version__
 from fastloader.cli import cat, info, ls, verify
+from fastloader.cli.imports import import_module
 from fastloader.cli.program import Program
 
 __all__ = ["main"]
@@ -21,14 +22,25 @@ fastloader ls train.fld               its samples, a line each
 fastloader cat train.fld 0 image      one value, as it is stored
 fastloader verify train.fld           is everything intact?
 
+A field type of your own is known to the commands when the module that registers it is imported:
+
+\b
+fastloader --import my_fields.py cat train.fld 0
+
 Exit status: 0 all good, 1 something is damaged, 2 wrong usage or nothing of that name.
 """
 
 
 @click.group(cls=Program, help=_OVERVIEW, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="fastloader", message="%(prog)s %(version)s")
-def main() -> None:
+@click.option(
+    "--import", "modules", multiple=True, metavar="MODULE",
+    help="Import this module, or this .py file, first; may be given again.",
+)  # fmt: skip
+def main(modules: tuple[str, ...]) -> None:
     """Run a command."""
+    for module in modules:
+        import_module(module)
 
 
 for module in (info, ls, cat, verify):

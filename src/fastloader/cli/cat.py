@@ -72,12 +72,13 @@ def _write_value(reader: DatasetReader, sample: int, name: str, npy: bool, force
 
     (column,) = columns_of(reader.dataset, [name])
     shard, row = reader.dataset.where(sample)
-    if column.glance(reader.dataset.file(shard), row, sample) is None:
+    payload = reader.read_payload(sample, name) if column.descriptor.has_payload and not npy else None
+    if payload is None and column.glance(reader.dataset.file(shard), row, sample) is None:
         raise KeyNotFoundError("the value is missing", path=reader.path, sample=sample, field=name)
     if npy:
         data = _as_npy(reader.read_sample(sample, [name])[name], name)
-    elif column.descriptor.has_payload:
-        data = bytes(reader.read_payload(sample, name))
+    elif payload is not None:
+        data = bytes(payload)
     else:
         say(printable(str(reader.read_sample(sample, [name])[name])))
         return

@@ -29,7 +29,8 @@ def look(reader: DatasetReader, sample: int, column: ColumnView) -> Facts | None
         raise column.trouble
     if column.field is None:
         facts["type_id"] = column.descriptor.type_id
-        return facts | _bytes_facts(bytes(reader.read_payload(sample, column.name)))
+        payload = reader.read_payload(sample, column.name) if column.descriptor.has_payload else None
+        return facts | _bytes_facts(bytes(payload or b""))
     if column.is_image:
         reader.read_payload(sample, column.name)  # for its checksum; decoding is for those who want the pixels
         return facts

@@ -20,6 +20,10 @@ class NoSuchDatasetError(StoreError):
     """The path given by the user does not exist (a shard that is gone is another matter: that is damage)."""
 
 
+class ImportFailedError(FastLoaderError, ImportError):
+    """A module named by ``--import`` can't be imported."""
+
+
 def existing(path: Path) -> Path:
     """The path, known to exist."""
     if not path.exists():
@@ -29,7 +33,7 @@ def existing(path: Path) -> Path:
 
 def status_of(error: FastLoaderError | OSError) -> int:
     """The exit status for an error that ends a command."""
-    if isinstance(error, NoSuchDatasetError | KeyNotFoundError | UnknownTypeError):
+    if isinstance(error, NoSuchDatasetError | ImportFailedError | KeyNotFoundError | UnknownTypeError):
         return NOT_FOUND
     if isinstance(error, OSError):
         return DAMAGED if error.errno in _SIGNS_OF_DAMAGE else NOT_FOUND

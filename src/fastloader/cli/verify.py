@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command("verify")
 @click.argument("datasets", metavar="DATASET...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--decode", is_flag=True, help="Also decode every sample.")
-@click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Threads to use; one a core by default.")
+@click.option("-j", "--jobs", type=click.IntRange(min=0), metavar="N", help="Threads to use; one a core by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a dataset.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing about what is intact, and no progress.")
 def command(datasets: tuple[Path, ...], decode: bool, jobs: int | None, as_json: bool, quiet: bool) -> None:
@@ -35,6 +35,8 @@ def command(datasets: tuple[Path, ...], decode: bool, jobs: int | None, as_json:
             complain(message_of(error))
             statuses.append(NOT_FOUND)
             continue
+        for field in report.not_decoded:
+            complain(f"{path}: field {field.field!r}: {field}")
         if not (quiet and report.ok):
             _tell(path, report, as_json, quiet)
         sys.stdout.flush()  # the next dataset may take long
@@ -76,6 +78,9 @@ def _facts(path: Path, report: Report) -> dict[str, object]:
     return {
         "path": str(path), "ok": report.ok, "samples": report.num_samples, "shards": report.num_shards,
         "data_bytes": report.data_bytes, "bad_samples": report.bad_samples, "problems": problems,
+        "not_decoded": [
+            {"field": field.field, "type_id": field.type_id, "message": str(field)} for field in report.not_decoded
+        ],
     }  # fmt: skip
 
 

@@ -16,18 +16,14 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from math import prod
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader import kernels
-from fastloader.errors import FormatError
 from fastloader.types import Buffer, stack
 
 NO_METADATA = np.dtype([])
-_MUCH = 16 << 20
 
 ReadFunction = Callable[[], memoryview]
 """Gives a sample's payload, checked and decompressed; called at most when needed."""
@@ -50,44 +46,46 @@ class Decoder:
         """The value. ``metadata`` is a record of the field's ``metadata_type``."""
         raise TypeError(f"{type(self).__name__} does not say how to decode; give it a __call__(metadata, read)")
 
+    @property
+    def plan(self) -> Plan:
+        """What the native part should do beforehand; a decoder that knows more about its payloads says so."""
+        return Plan("ragged" if self.field.has_payload else "rows")
+
+
+PlanKind = Literal["rows", "fixed", "ragged", "image"]
+
 
 @dataclass(frozen=True, slots=True)
-class PayloadBatch:
+class Plan:
+    """What the native part does for a field before its decoder sees a batch.
+
+    ``rows``: nothing but its metadata rows; ``fixed``: payloads of ``row_bytes`` each; ``ragged``: payloads of any
+    size; ``image``: payloads decoded as images of a kind (``kernels.JPEG`` or ``kernels.PNG``).
+    """
+
+    kind: PlanKind
+    row_bytes: int = 0
+    image: int = 0
+
+
+class PayloadBatch(Protocol):
     """The payloads of one field for the samples of a batch. A negative row is a missing value."""
 
-    sources: list[kernels.Payloads]
-    which: NDArray[np.int32] | None
-    rows: NDArray[np.int64]
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """A number a sample, negative where the value is missing."""
 
     def fixed(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """All payloads as one array (batch, *shape); each must have exactly that many bytes."""
-        row_bytes = prod(shape) * dtype.itemsize
-        if row_bytes * len(self.rows) > _MUCH:
-            present = np.flatnonzero(self.rows >= 0)[:1]
-            if not len(present):
-                return np.broadcast_to(np.zeros((), dtype), (len(self.rows), *shape))
-            self._check_size(int(present[0]), row_bytes)
-        out = np.empty((len(self.rows), *shape), dtype)
-        kernels.gather_fixed(self.sources, self.which, self.rows, row_bytes, out)
-        return out
-
-    def _check_size(self, position: int, row_bytes: int) -> None:
-        """Options can claim any shape: before much memory is taken for it, a payload must have that size."""
-        source = self.sources[0 if self.which is None else int(self.which[position])]
-        try:
-            size = source.extent(int(self.rows[position]))[2]
-        except kernels.Failure as failure:
-            raise FormatError(failure.args[1]) from failure
-        if size != row_bytes:
-            raise FormatError(f"the payload has {size} bytes, not {row_bytes}")
 
     def ragged(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         """All payloads one behind the other, and the ``batch + 1`` offsets between them."""
-        return kernels.gather_ragged(self.sources, self.which, self.rows)
 
     def bytes(self) -> list[bytes]:
         """A bytes object for each payload."""
-        return kernels.gather_bytes(self.sources, self.which, self.rows)
+
+    def images(self, kind: int, shapes: NDArray[Any]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """The pixels of all payloads one behind the other, and the offsets between them."""
 
 
 @runtime_checkable
@@ -125,8 +123,15 @@ class Field(ABC):
 
     @classmethod
     def from_binary(cls, data: bytes) -> Self:
-        """The field with the options that ``to_binary`` stored."""
-        return cls(**json.loads(data))
+        """The field with the options that ``to_binary`` stored.
+
+        JSON has one kind of list: it becomes a tuple, inside too, unless the option is annotated as a list.
+        """
+        options = json.loads(data)
+        kinds: dict[str, str] = {f.name: str(f.type).lower() for f in fields(cls)} if is_dataclass(cls) else {}
+        return cls(**{
+            name: value if "list" in kinds.get(name, "") else _tuples(value) for name, value in options.items()
+        })  # fmt: skip
 
     def prepare(self, value: Any) -> Any:
         """Take hold of a value in the caller's thread, so that the caller may reuse its memory at once."""
@@ -139,3 +144,7 @@ class Field(ABC):
     def collate(self, values: Sequence[Any]) -> Any:
         """Values of several samples as one: an array where shapes agree, else a list."""
         return stack(values)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -115,6 +115,19 @@ class BytesField(Field):
         return list(values)
 
 
+def _check_keys(value: Any) -> None:
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            for key in item:
+                if not isinstance(key, str):
+                    raise TypeError(f"the dictionary key {key!r} is {type(key).__name__}; JSON has text keys: use str")
+            waiting += item.values()
+        elif isinstance(item, list | tuple):
+            waiting += item
+
+
 class JSONDecoder(Decoder):
     """Parses the payload."""
 
@@ -132,7 +145,9 @@ class JSONDecoder(Decoder):
 class JSONField(Field):
     """Anything JSON can say: text, numbers, lists, dictionaries. Stored as UTF-8; batches are lists.
 
-    ``None`` is a missing value here as in every field; inside lists and dictionaries it is JSON's null.
+    ``None`` is a missing value here as in every field; inside lists and dictionaries it is JSON's null. Tuples come
+    back as lists. Keys of dictionaries must be text: ``json`` would turn others into text, and two into one. NaN and
+    infinities come back; they are stored as the words ``NaN`` and ``Infinity``, which strict JSON does not have.
     """
 
     type_id: ClassVar[int] = TypeId.JSON
@@ -140,6 +155,7 @@ class JSONField(Field):
     def prepare(self, value: Any) -> bytes:
         """Serialised at once, so later changes to the value do not matter."""
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        _check_keys(value)
         return text.encode("utf-8", "surrogatepass")
 
     def encode(self, value: Any) -> Encoded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import FormatError
-from fastloader.fields.base import Decoder, Encoded, Field, PayloadBatch, ReadFunction
+from fastloader.fields.base import Decoder, Encoded, Field, PayloadBatch, Plan, ReadFunction
+from fastloader.fields.convert import whole
 from fastloader.types import TypeId
 
 SHAPE = np.dtype([("height", "<u4"), ("width", "<u4"), ("channels", "<u4"), ("bits", "<u4")])
@@ -22,29 +24,40 @@ _PIL_MODES = {"1": "L", "P": "RGB", "PA": "RGBA", "CMYK": "RGB", "YCbCr": "RGB",
 """PIL modes whose arrays are not what one sees, and what to convert them to."""
 
 
-def own_pixels(value: Any) -> Any:
-    """Pixels as an array of our own; encoded bytes as bytes. PIL images are loaded now, while their file is open."""
+def own_pixels(value: Any, alpha: bool = False) -> Any:
+    """Pixels as an array of our own; encoded bytes as bytes. PIL images are loaded now, while their file is open.
+
+    With ``alpha``, a colour that a PIL image says is transparent gets an alpha channel to say so.
+    """
     if isinstance(value, bytes):
         return value
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     mode = getattr(value, "mode", None)
     if isinstance(mode, str) and hasattr(value, "convert"):
-        if mode == "P" and "transparency" in value.info:
+        seen_through = "transparency" in value.info
+        if seen_through and (mode == "P" or (alpha and mode == "RGB")):
             value = value.convert("RGBA")
+        elif seen_through and alpha and mode in ("1", "L"):
+            value = value.convert("LA")
         elif mode in _PIL_MODES:
             value = value.convert(_PIL_MODES[mode])
         elif mode.startswith("I"):
             array = np.asarray(value)
             if array.size and (array.min() < 0 or array.max() > 0xFFFF):
                 raise ValueError(f"PIL mode {mode} with values outside 16 bits")
-            return array.astype(np.uint16)
+            array = array.astype(np.uint16)
+            if seen_through and alpha:
+                return np.stack(
+                    [array, np.where(array == value.info["transparency"], np.uint16(0), np.uint16(0xFFFF))], -1
+                )
+            return array
     return np.array(value)
 
 
-def _pixels(value: Any) -> Any:
+def _pixels(value: Any, alpha: bool = False) -> Any:
     """What ``own_pixels`` made, as it is; anything else through it."""
-    return value if isinstance(value, np.ndarray | bytes) else own_pixels(value)
+    return value if isinstance(value, np.ndarray | bytes) else own_pixels(value, alpha)
 
 
 def _as_hwc(value: Any, channels: tuple[int, ...], dtypes: tuple[type[Any], ...]) -> NDArray[Any]:
@@ -76,6 +89,11 @@ class RawImageDecoder(Decoder):
         array = np.frombuffer(data, dtype).reshape(shape)
         return array if array.flags.aligned else array.copy()
 
+    @property
+    def plan(self) -> Plan:
+        """All of one size."""
+        return Plan("fixed", prod(self.field.shape) * np.dtype(self.field.dtype).itemsize)
+
     def batch(self, metadata: NDArray[Any], payloads: PayloadBatch) -> NDArray[Any]:
         """(batch, height, width, channels)."""
         return payloads.fixed(self.field.shape, np.dtype(self.field.dtype))
@@ -93,6 +111,7 @@ class RawImageField(Field):
     type_id: ClassVar[int] = TypeId.IMAGE_RAW
 
     def __post_init__(self) -> None:
+        _make_whole(self, "height", "width", "channels")
         if min(self.height, self.width, self.channels) < 1:
             raise ValueError(f"an image without pixels: {self.shape}")
         if np.dtype(self.dtype).kind not in "uif":
@@ -135,23 +154,28 @@ class EncodedImageDecoder(Decoder):
             raise FormatError(f"the {_FORMAT_NAME[kind]} is not the {height}x{width}x{channels} image stored here")
         return kernels.decode_image(kind, data, (height, width, channels, bits))
 
+    @property
+    def plan(self) -> Plan:
+        """Decoded beforehand."""
+        return Plan("image", image=self.field.kind)
+
     def batch(self, metadata: NDArray[Any], payloads: PayloadBatch) -> Any:
         """(batch, height, width, channels) where all agree, else a list."""
         shapes = np.ascontiguousarray(metadata)
-        values, offsets = kernels.image_decode_many(
-            self.field.kind, payloads.sources, payloads.which, payloads.rows, shapes.view(np.uint32)
-        )
-        images = [
-            values[offsets[i] : offsets[i + 1]].view(_DTYPE[int(bits)]).reshape(int(height), int(width), int(channels))
-            for i, (height, width, channels, bits) in enumerate(shapes)
+        values, offsets = payloads.images(self.field.kind, shapes)
+        rows = shapes.view(np.uint32).reshape(len(shapes), 4)
+        if len(rows) and (payloads.rows >= 0).all() and (rows == rows[0]).all():
+            *shape, bits = rows[0].tolist()
+            return values.view(_DTYPE[bits]).reshape(len(rows), *shape)
+        ends = offsets.tolist()
+        return [
+            values[ends[i] : ends[i + 1]].view(_DTYPE[bits]).reshape(shape)
+            for i, (*shape, bits) in enumerate(rows.tolist())
         ]
-        if len(images) and (payloads.rows >= 0).all() and (shapes == shapes[0]).all():
-            return values.view(images[0].dtype).reshape(len(images), *images[0].shape)
-        return images
 
 
-def _encoded(kind: int, value: Any, max_height: int | None, max_width: int | None) -> Encoded:
-    """Metadata and payload of ready-encoded bytes, with the size limits applied."""
+def _encoded(kind: int, value: Any, max_height: int | None, max_width: int | None, check: bool) -> Encoded:
+    """Metadata and payload of ready-encoded bytes, with the size limits applied, and on request decoded once."""
     name = _FORMAT_NAME[kind]
     if not bytes(value[:8]).startswith(_ENCODED_MAGIC[kind]):
         raise ValueError(f"these bytes are no {name} (they begin with {bytes(value[:8])!r})")
@@ -162,13 +186,30 @@ def _encoded(kind: int, value: Any, max_height: int | None, max_width: int | Non
     for what, size, limit in (("height", shape[0], max_height), ("width", shape[1], max_width)):
         if limit is not None and size > limit:
             raise ValueError(f"{what} {size} is above max_{what}={limit}; resize the image or raise the limit")
+    if check:
+        try:
+            kernels.decode_image(kind, value, shape)
+        except kernels.Failure as failure:
+            raise ValueError(f"the {name} does not decode: {failure.args[1]}") from None
     return Encoded(shape, value)
 
 
-def _check_limits(max_height: int | None, max_width: int | None) -> None:
-    for what, limit in (("max_height", max_height), ("max_width", max_width)):
-        if limit is not None and limit < 1:
-            raise ValueError(f"{what}={limit}: a limit is at least 1")
+def _make_whole(field: Field, *names: str) -> None:
+    """Numpy's integers as plain ones, which the options are stored as; other numbers are refused."""
+    for name in names:
+        object.__setattr__(field, name, whole(name, getattr(field, name)))
+
+
+def _check_options(field: JPEGImageField | PNGImageField) -> None:
+    for what in ("max_height", "max_width"):
+        limit = getattr(field, what)
+        if limit is not None:
+            _make_whole(field, what)
+            if limit < 1:
+                raise ValueError(f"{what}={limit}: a limit is at least 1")
+    if not isinstance(field.check, bool | np.bool_):
+        raise TypeError(f"check={field.check!r}: True or False")
+    object.__setattr__(field, "check", bool(field.check))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,22 +218,26 @@ class JPEGImageField(Field):
 
     Takes an array, a PIL image, or ready JPEG bytes, which are stored as they are. An image above ``max_height`` or
     ``max_width`` is an error. ``subsampling`` is "444", "422" or "420" and, like ``quality``, concerns encoding only.
+    Of ready bytes only the header is looked at, so a file that was cut short is found when it is read; with ``check``
+    they are decoded once on writing, and what does not decode is refused.
     """
 
     quality: int = 90
     max_height: int | None = None
     max_width: int | None = None
     subsampling: str = "420"
+    check: bool = False
 
     type_id: ClassVar[int] = TypeId.IMAGE_JPEG
     kind: ClassVar[int] = kernels.JPEG
 
     def __post_init__(self) -> None:
+        _make_whole(self, "quality")
         if not 1 <= self.quality <= 100:
             raise ValueError(f"quality={self.quality}: from 1 to 100")
         if self.subsampling not in ("444", "422", "420"):
             raise ValueError(f"subsampling={self.subsampling!r}: '444', '422' or '420'")
-        _check_limits(self.max_height, self.max_width)
+        _check_options(self)
 
     @property
     def metadata_type(self) -> np.dtype[Any]:
@@ -206,11 +251,12 @@ class JPEGImageField(Field):
     def encode(self, value: Any) -> Encoded:
         """JPEG bytes pass through; pixels are encoded."""
         value = _pixels(value)
-        if not isinstance(value, bytes):
+        ready = isinstance(value, bytes)
+        if not ready:
             pixels = _as_hwc(value, (1, 3), (np.uint8,))
             height, width, channels = pixels.shape
             value = kernels.jpeg_encode(pixels, height, width, channels, self.quality, int(self.subsampling))
-        return _encoded(self.kind, value, self.max_height, self.max_width)
+        return _encoded(self.kind, value, self.max_height, self.max_width, self.check and ready)
 
     def get_decoder_class(self) -> type[Decoder]:
         """Reads pixels."""
@@ -222,20 +268,23 @@ class PNGImageField(Field):
     """Images kept as PNG, exactly: gray, gray + alpha, RGB or RGBA, of 8 or 16 bits.
 
     Takes an array, a PIL image, or ready PNG bytes, which are stored as they are; palettes are expanded on reading.
-    ``level`` is zlib's, 0 to 9.
+    ``level`` is zlib's, 0 to 9. A colour that a PIL image says is transparent becomes an alpha channel, as it does in
+    the file. ``check`` decodes ready bytes once on writing and refuses what does not decode.
     """
 
     level: int = 6
     max_height: int | None = None
     max_width: int | None = None
+    check: bool = False
 
     type_id: ClassVar[int] = TypeId.IMAGE_PNG
     kind: ClassVar[int] = kernels.PNG
 
     def __post_init__(self) -> None:
+        _make_whole(self, "level")
         if not 0 <= self.level <= 9:
             raise ValueError(f"level={self.level}: from 0 to 9")
-        _check_limits(self.max_height, self.max_width)
+        _check_options(self)
 
     @property
     def metadata_type(self) -> np.dtype[Any]:
@@ -244,16 +293,17 @@ class PNGImageField(Field):
 
     def prepare(self, value: Any) -> Any:
         """Load PIL images, copy arrays."""
-        return own_pixels(value)
+        return own_pixels(value, alpha=True)
 
     def encode(self, value: Any) -> Encoded:
         """PNG bytes pass through; pixels are encoded."""
-        value = _pixels(value)
-        if not isinstance(value, bytes):
+        value = _pixels(value, alpha=True)
+        ready = isinstance(value, bytes)
+        if not ready:
             pixels = _as_hwc(value, (1, 2, 3, 4), (np.uint8, np.uint16))
             height, width, channels = pixels.shape
             value = kernels.png_encode(pixels, height, width, channels, pixels.itemsize * 8, self.level)
-        return _encoded(self.kind, value, self.max_height, self.max_width)
+        return _encoded(self.kind, value, self.max_height, self.max_width, self.check and ready)
 
     def get_decoder_class(self) -> type[Decoder]:
         """Reads pixels."""

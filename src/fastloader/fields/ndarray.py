@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar, Self
@@ -11,7 +12,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from fastloader.errors import FormatError
-from fastloader.fields.base import NO_METADATA, Decoder, Encoded, Field, PayloadBatch, ReadFunction
+from fastloader.fields.base import NO_METADATA, Decoder, Encoded, Field, PayloadBatch, Plan, ReadFunction
+from fastloader.fields.convert import as_array, whole
 from fastloader.types import TypeId
 
 MAX_DIMENSIONS = 8
@@ -66,27 +68,60 @@ class NDArrayDecoder(Decoder):
         array = np.frombuffer(data, self.field.np_dtype).reshape(shape)
         return array if array.flags.aligned else array.copy()
 
+    @property
+    def plan(self) -> Plan:
+        """All of one size, where the shape is fixed."""
+        shape = self.field.fixed_shape
+        return super().plan if shape is None else Plan("fixed", prod(shape) * self.field.np_dtype.itemsize)
+
     def batch(self, metadata: NDArray[Any], payloads: PayloadBatch) -> Any:
         """One array (batch, *shape) where shapes agree, else a list of arrays, with ``None`` for what is missing."""
         dtype = self.field.np_dtype
         if self.field.fixed_shape is not None:
             return payloads.fixed(self.field.fixed_shape, dtype)
         values, offsets = payloads.ragged()
-        shapes: list[tuple[int, ...] | None] = []
-        arrays: list[NDArray[Any] | None] = []
-        for i, row in enumerate(metadata):
-            if payloads.rows[i] < 0:  # a missing value has no shape
-                shapes.append(None)
-                arrays.append(None)
-                continue
-            shape = self.field.shape_of(row)
-            data = values[offsets[i] : offsets[i + 1]]
-            self._check(shape, len(data))
-            shapes.append(shape)
-            arrays.append(data.view(dtype).reshape(shape))
+        rows = np.ascontiguousarray(metadata).view(np.uint64).reshape(len(metadata), metadata.itemsize // 8)
+        missing = payloads.rows < 0
+        if len(rows) and not missing.any() and (rows == rows[0]).all():
+            shape = self.field.shape_of(metadata[0])
+            sizes = np.diff(offsets)
+            for size in (sizes.min(), sizes.max()):
+                self._check(shape, int(size))
+            return values.view(dtype).reshape(len(rows), *shape)
+        shapes = self._shapes(rows, np.diff(offsets), missing)
         if shapes and shapes[0] is not None and shapes.count(shapes[0]) == len(shapes):
             return values.view(dtype).reshape(len(shapes), *shapes[0])
-        return arrays
+        elements = values.view(dtype)
+        ends = (offsets // dtype.itemsize).tolist()
+        return [
+            None if shape is None else elements[ends[i] : ends[i + 1]].reshape(shape) for i, shape in enumerate(shapes)
+        ]
+
+    def _shapes(
+        self, rows: NDArray[np.uint64], sizes: NDArray[np.int64], missing: NDArray[np.bool_]
+    ) -> list[tuple[int, ...] | None]:
+        """The shape of each sample, known to fit its payload; a missing value has none."""
+        shape = self.field.shape
+        if shape is None:
+            ndims, dims = rows[:, 0], rows[:, 1:]
+            if (ndims[~missing] > MAX_DIMENSIONS).any():
+                raise FormatError(f"{ndims[~missing].max()} dimensions; at most {MAX_DIMENSIONS} are possible")
+            dims = np.where(np.arange(MAX_DIMENSIONS, dtype=np.uint64) < ndims[:, None], dims, np.uint64(1))
+            lengths = ndims.tolist()
+        else:
+            dims = np.empty((len(rows), len(shape)), np.uint64)
+            dims[:] = [0 if size is None else size for size in shape]
+            dims[:, [size is None for size in shape]] = rows
+            lengths = [len(shape)] * len(rows)
+        # In floats no product of eight sizes overflows; one that is far too large need not be exact.
+        bytes_ = np.prod(dims, axis=1, dtype=np.float64) * self.field.np_dtype.itemsize
+        exact = np.prod(dims, axis=1, dtype=np.uint64) * np.uint64(self.field.np_dtype.itemsize)
+        bad = ~missing & ((bytes_ >= 2.0**63) | (exact != sizes.astype(np.uint64)))
+        found = [tuple(row[:length]) for row, length in zip(dims.tolist(), lengths, strict=True)]
+        if bad.any():
+            first = int(np.argmax(bad))
+            self._check(found[first], int(sizes[first]))
+        return [None if gone else dims for gone, dims in zip(missing.tolist(), found, strict=True)]
 
     def _check(self, shape: tuple[int, ...], size: int) -> None:
         if prod(shape) * self.field.np_dtype.itemsize != size:
@@ -118,7 +153,8 @@ class NDArrayField(Field):
         if not _survives(np_dtype):
             raise TypeError(f"dtype {np_dtype} can't be described in a file; store its bytes as 'V{np_dtype.itemsize}'")
         if shape is not None:
-            shape = (shape,) if isinstance(shape, int) else tuple(shape)
+            dims = shape if isinstance(shape, Iterable) else (shape,)
+            shape = tuple(None if size is None else whole("shape", size) for size in dims)
             if len(shape) > MAX_DIMENSIONS or any(d is not None and d < 0 for d in shape):
                 raise ValueError(f"shape {shape}: at most {MAX_DIMENSIONS} dimensions, none negative")
         object.__setattr__(self, "np_dtype", np_dtype)
@@ -155,12 +191,13 @@ class NDArrayField(Field):
         return tuple(int(next(varying)) if d is None else d for d in self.shape)
 
     def encode(self, value: Any) -> Encoded:
-        """Takes arrays, or anything numpy can turn into one, of the field's dtype and shape."""
-        array = np.asarray(value)
-        if array.dtype != self.np_dtype:
-            if isinstance(value, np.ndarray | np.generic):
+        """Takes arrays of the field's dtype and shape; lists and numbers too, where the dtype keeps their values."""
+        if isinstance(value, np.ndarray | np.generic):
+            array = np.asarray(value)
+            if array.dtype != self.np_dtype:
                 raise TypeError(f"expected {self.np_dtype}, got an array of {array.dtype}; convert it with .astype")
-            array = np.asarray(value, self.np_dtype)
+        else:
+            array = as_array(value, self.np_dtype)
         if self.shape is None:
             if array.ndim > MAX_DIMENSIONS:
                 raise ValueError(f"{array.ndim} dimensions; at most {MAX_DIMENSIONS} are possible")

@@ -42,7 +42,7 @@ def field_class(type_id: int) -> type[Field]:
     """The class registered for a type id."""
     if type_id not in BY_TYPE_ID:
         hint = (
-            "import the module that calls register_type for it before opening the dataset"
+            "import the module that calls register_type for it first; on the command line, with --import"
             if type_id >= FIRST_USER_TYPE
             else "a newer fastloader may know it: pip install -U fastloader"
         )

@@ -1,5 +1,6 @@
 """Batches for training."""
 
-from fastloader.loader.threaded import DataLoader
+from fastloader.loader.loader import DataLoader
+from fastloader.loader.options import LoaderOptions
 
-__all__ = ["DataLoader"]
+__all__ = ["DataLoader", "LoaderOptions"]

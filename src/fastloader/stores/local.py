@@ -94,7 +94,8 @@ def explain(error: OSError, path: Path, hint: str | None = None) -> StoreError:
     return raised
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Make the names in a folder outlive a power cut."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -146,7 +147,7 @@ class AtomicFile:
             os.ftruncate(self._fd, size)
             os.fsync(self._fd)
             os.replace(self._aside, self.path)
-            _sync_directory(self.path.parent)
+            sync_directory(self.path.parent)
         except OSError as error:
             raise explain(error, self.path) from error
         self._close()
@@ -198,13 +199,13 @@ class Directory:
     def publish(self) -> None:
         """Rename into place. What was there is swapped out first, so a reader always finds one or the other."""
         try:
-            _sync_directory(self.aside)
+            sync_directory(self.aside)
             if self.path.exists():
                 exchange(self.aside, self.path)
                 remove(self.aside)
             else:
                 os.rename(self.aside, self.path)
-            _sync_directory(self.path.parent)
+            sync_directory(self.path.parent)
         except OSError as error:
             if isinstance(error, StoreError):
                 raise

@@ -9,7 +9,7 @@ from pathlib import Path
 from fastloader.errors import FormatError, StoreError
 from fastloader.formats.fld import Dataset, is_sharded
 from fastloader.formats.fld.target import concatenate_shards
-from fastloader.writer.schema import schema_of
+from fastloader.writer.schema import stored_schema
 
 
 def concatenate(path: str | os.PathLike[str], sources: Sequence[str | os.PathLike[str]]) -> None:
@@ -18,6 +18,10 @@ def concatenate(path: str | os.PathLike[str], sources: Sequence[str | os.PathLik
     The sources must stay where they are, relative to ``path``, and have the same fields. A key that two sources share
     finds the sample of the first.
     """
+    if isinstance(sources, str | bytes | os.PathLike):
+        raise TypeError(
+            f"sources is one path, {os.fspath(sources)!r}; give a list of paths, like [{os.fspath(sources)!r}]"
+        )
     if not sources:
         raise ValueError("nothing to concatenate")
     target = Path(os.path.realpath(path))
@@ -25,7 +29,7 @@ def concatenate(path: str | os.PathLike[str], sources: Sequence[str | os.PathLik
         raise StoreError("is there already and is no folder of shards", path=target, hint="choose another name")
     datasets = [Dataset(Path(source)) for source in sources]
     for dataset in datasets[1:]:
-        if schema_of(dataset.specs()) != schema_of(datasets[0].specs()):
+        if stored_schema(dataset) != stored_schema(datasets[0]):
             raise FormatError(f"has other fields than {datasets[0].path}", path=dataset.path)
         if dataset.has_keys != datasets[0].has_keys:
             raise FormatError(f"differs from {datasets[0].path} in having keys", path=dataset.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,20 +36,43 @@ def make_specs(
         raise ValueError("a dataset has at least one field")
     for name, field in fields.items():
         _check_field(name, field)
-    if there is not None and schema_of(there) != [(n, type(f), f.to_binary()) for n, f in fields.items()]:
+    codecs = {spec.name: (spec.codec, spec.level) for spec in there or ()}  # what is added is stored like what is there
+    codecs |= _codecs(compression, fields)
+    specs = [FieldSpec(name, field, *codecs.get(name, (0, 0))) for name, field in fields.items()]
+    if existing is not None and there is not None and _schema(specs) != stored_schema(existing):
         has = {spec.name: spec.field for spec in there}
+        if has == dict(fields) and list(has) == list(fields):
+            raise ValueError(f"{existing.path}: the options of its fields are stored in another form; write it anew")
         raise ValueError(f"the dataset has the fields {has}, not {dict(fields)}")
-    if isinstance(compression, Mapping):
-        unknown = compression.keys() - fields.keys()
-        if unknown:
-            raise ValueError(f"compression names unknown fields: {', '.join(sorted(unknown))}")
-        by_name = {name: kernels.codec_id(one) for name, one in compression.items()}
-    elif compression is not None:
-        by_name = dict.fromkeys(fields, kernels.codec_id(compression))
-    else:
-        by_name = {}
-    kept = {spec.name: (spec.codec, spec.level) for spec in there or ()}  # what is added is stored like what is there
-    return [FieldSpec(name, field, *by_name.get(name, kept.get(name, (0, 0)))) for name, field in fields.items()]
+    return specs
+
+
+def _codecs(compression: Compression, fields: Mapping[str, Field]) -> dict[str, tuple[int, int]]:
+    """Number and level of the compression of each field for which one is asked."""
+    if compression is None:
+        return {}
+    by_name = compression if isinstance(compression, Mapping) else dict.fromkeys(fields, compression)
+    unknown = by_name.keys() - fields.keys()
+    if unknown:
+        raise ValueError(f"compression names unknown fields: {', '.join(sorted(map(str, unknown)))}")
+    for one in by_name.values():
+        if one is not None and not isinstance(one, str):
+            raise TypeError(
+                f"compression={compression!r}: a compression is None, 'lz4', 'zstd' or 'zstd:LEVEL', not a "
+                f"{type(one).__name__}"
+            )
+    return {name: kernels.codec_id(one) for name, one in by_name.items()}
+
+
+def worker_count(name: str, count: Any) -> int:
+    """The count, if there can be as many threads."""
+    try:
+        number = operator.index(count)
+    except TypeError:
+        raise TypeError(f"{name}={count!r} is a {type(count).__name__}; a number of threads is an int") from None
+    if number < 0:
+        raise ValueError(f"{name}={number}: 0 or more")
+    return number
 
 
 def _check_field(name: Any, field: Any) -> None:
@@ -63,6 +87,14 @@ def _check_field(name: Any, field: Any) -> None:
         )
 
 
-def schema_of(specs: Sequence[FieldSpec]) -> list[tuple[str, type[Field], bytes]]:
-    """What must agree for samples to stand in one dataset: names, types and options."""
-    return [(spec.name, type(spec.field), spec.field.to_binary()) for spec in specs]
+Schema = list[tuple[str, int, int, int, bytes]]
+"""What must agree for files to stand in one dataset: each field's name, type, flags, width of rows and options."""
+
+
+def _schema(specs: Sequence[FieldSpec]) -> Schema:
+    return [(s.name, s.field.type_id, s.flags, s.field.metadata_type.itemsize, s.arguments) for s in specs]
+
+
+def stored_schema(dataset: Dataset) -> Schema:
+    """The schema of what is there."""
+    return [(d.name, d.type_id, d.flags, d.metadata_size, d.arguments) for d in dataset.descriptors]

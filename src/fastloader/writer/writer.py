@@ -6,9 +6,10 @@ import contextlib
 import os
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
@@ -21,10 +22,13 @@ from fastloader.formats.fld.target import AppendTarget, FileTarget, FolderTarget
 from fastloader.progress import progress
 from fastloader.types import Key, SampleLike, key_bytes, parse_size
 from fastloader.writer.encoding import bad_value, encode_column
-from fastloader.writer.schema import Compression, check_page_size, make_specs
+from fastloader.writer.fetching import fetch_in_order
+from fastloader.writer.schema import Compression, check_page_size, make_specs, worker_count
 
 CHUNK_SAMPLES = 256
 CHUNK_BYTES = 4 << 20
+IN_FLIGHT_BYTES = 64 << 20
+"""Values that wait for a worker or for their turn to be stored; more where there are workers for more chunks."""
 
 
 class MapDataset(Protocol):
@@ -47,10 +51,14 @@ class DatasetWriter:
     """Writes a dataset; use it in a ``with`` block.
 
     ``path`` becomes one file, or a folder of shards when ``shard_size`` is given: bytes of payloads a shard (of table
-    rows, where all fields are numbers). Nothing appears there before ``close``; leaving the block by an exception
-    leaves what was there before. Values are encoded in ``num_workers`` threads (``None``: one a core, 0: in the
-    caller's), in order: the bytes written do not depend on it.
+    rows, where samples have no payload bytes). Nothing appears there before ``close``; leaving the block by an
+    exception leaves what was there before. Values are encoded in ``num_workers`` threads (``None``: one a core, 0: in
+    the caller's), in order: the bytes written do not depend on it.
 
+    A sample that can't be written ends the writing, whatever is wrong with it: the ``SampleError`` names sample and
+    field, every later call raises it again, and nothing is published. To leave out bad samples, check them before.
+
+    ``page_size`` is a power of two, 2 MiB unless given; a writer that adds to a dataset keeps the page size there.
     ``compression`` is ``None``, "lz4", "zstd" or "zstd:LEVEL", for all fields or by name. ``keys=True`` gives every
     sample a unique key. ``mode="a"`` adds the samples as new shards behind those already there; ``fields`` may then
     be ``None``.
@@ -60,7 +68,7 @@ class DatasetWriter:
         self,
         path: str | os.PathLike[str],
         fields: Mapping[str, Field] | None,
-        page_size: int | str = DEFAULT_PAGE_SIZE,
+        page_size: int | str | None = None,
         num_workers: int | None = None,
         *,
         compression: Compression = None,
@@ -73,17 +81,18 @@ class DatasetWriter:
         if mode not in ("w", "a"):
             raise ValueError(f"mode={mode!r}: 'w' writes anew, 'a' adds to what is there")
         target_path = Path(os.path.realpath(path))  # a link stays a link to what is replaced
-        pages = check_page_size(parse_size(page_size))
-        limit = None if shard_size is None else parse_size(shard_size)
+        pages = None if page_size is None else check_page_size(parse_size(page_size, "page_size"))
+        limit = None if shard_size is None else parse_size(shard_size, "shard_size")
         if limit is not None and limit < 1:
             raise ValueError(f"shard_size={shard_size!r}: at least one byte")
-        if num_workers is not None and num_workers < 0:
-            raise ValueError(f"num_workers={num_workers}: 0 or more")
+        workers = worker_count("num_workers", (os.cpu_count() or 1) if num_workers is None else num_workers)
         existing = Dataset(target_path) if mode == "a" and target_path.exists() else None
         self._specs = make_specs(fields, compression, existing)
         self._keyed = keys or (existing is not None and existing.has_keys)
         if existing is not None and keys and not existing.has_keys:
             raise ValueError(f"{target_path}: the samples there have no keys, so these can't have any either")
+        if pages is None:
+            pages = DEFAULT_PAGE_SIZE if existing is None else existing.page_size
         self.num_samples = 0
         self._base = 0 if existing is None else existing.num_samples
         self._existing = existing
@@ -97,10 +106,11 @@ class DatasetWriter:
             self._target = FolderTarget(target_path, self._specs, pages, keys=self._keyed, shard_size=limit)
         else:
             self._target = FileTarget(target_path, self._specs, pages, keys=self._keyed)
-        workers = (os.cpu_count() or 1) if num_workers is None else num_workers
         self._pool = ThreadPoolExecutor(workers, "fastloader-writer") if workers else None
-        self._in_flight: deque[Future[Chunk]] = deque()
+        self._in_flight: deque[tuple[Future[Chunk], int]] = deque()
+        self._bytes_in_flight = 0
         self._max_in_flight = 2 * workers
+        self._max_bytes_in_flight = max(IN_FLIGHT_BYTES, self._max_in_flight * CHUNK_BYTES)
         self._samples: list[list[Any]] = []
         self._sample_keys: list[bytes] = []
         self._bytes = 0
@@ -112,21 +122,15 @@ class DatasetWriter:
         The values are taken at once; the caller may reuse its arrays.
         """
         self._check_open()
-        number = self._base + self.num_samples
-        values = self._take(sample, number)
-        if (key is not None) != self._keyed:
-            raise SampleError(
-                "has no key" if self._keyed else f"has a key, {key!r}, in a dataset without keys",
-                sample=number, hint="pass key=" if self._keyed else "open the writer with keys=True",
-            )  # fmt: skip
-        if key is not None:
-            self._sample_keys.append(self._fresh_key(key, number))
-        self._samples.append(values)
-        for value in values:
-            self._bytes += len(value) if type(value) is bytes else _size_of(value)
-        self.num_samples += 1
-        if len(self._samples) >= CHUNK_SAMPLES or self._bytes >= CHUNK_BYTES:
-            self._submit_samples()
+        try:
+            number = self._base + self.num_samples
+            values, size = self._take(sample, number)
+            self._add(values, size, self._fresh_key(key, number))
+        except BaseException as error:
+            # Samples in flight may be gone with it. Going on would publish a dataset with a hole.
+            self._failure = error
+            self.abort()
+            raise
 
     def write_many(self, samples: Iterable[SampleLike], keys: Iterable[Key] | None = None) -> None:
         """Add samples from any iterable, one after the other; with ``keys``, one for each."""
@@ -145,21 +149,25 @@ class DatasetWriter:
         path: str | os.PathLike[str],
         fields: Mapping[str, Field] | None,
         *,
+        fetch_workers: int = 0,
         show_progress: bool | None = None,
         **options: Any,
     ) -> None:
-        """Write a map-style dataset (``len`` and ``dataset[i]``), such as torch's; samples are fetched in parallel.
+        """Write a map-style dataset (``len`` and ``dataset[i]``), such as torch's. ``options`` are the constructor's.
 
-        ``options`` are those of the constructor, without ``keys``.
+        Samples are fetched in the caller's thread. With ``fetch_workers`` above 0 that many threads call
+        ``dataset[i]`` at the same time, which is faster where it waits for a disk or a network. Its ``__getitem__``
+        must then be thread-safe: one that seeks and reads in a file it keeps open, say, would give wrong samples.
         """
-        with cls(path, fields, **options) as writer, progress("writing", len(dataset), show=show_progress) as advance:
+        workers = worker_count("fetch_workers", fetch_workers)
+        count = len(dataset)
+        with cls(path, fields, **options) as writer, progress("writing", count, show=show_progress) as advance:
             if writer._keyed:
                 raise ValueError("from_dataset gives no keys; use write_sample(sample, key) in a loop")
-            for first in range(0, len(dataset), 16):
-                numbers = range(first, min(first + 16, len(dataset)))
-                writer._submit(lambda numbers=numbers: writer._fetch(dataset, numbers))  # type: ignore[misc]
-                writer.num_samples += len(numbers)
-                advance(len(numbers))
+            with contextlib.closing(fetch_in_order(partial(writer._fetch, dataset), count, workers)) as samples:
+                for values, size in samples:
+                    writer._add(values, size, None)
+                    advance(1)
 
     def close(self) -> None:
         """Finish and publish. After an error in a sample nothing is published, and closing raises it again, once."""
@@ -169,7 +177,7 @@ class DatasetWriter:
                 raise failure
             return
         try:
-            self._submit_samples()
+            self._submit()
             while self._in_flight:
                 self._store_next()
             self._target.finish()
@@ -203,7 +211,7 @@ class DatasetWriter:
 
     def _stop(self) -> None:
         self._closed = True
-        for future in self._in_flight:
+        for future, _ in self._in_flight:
             future.cancel()
         self._in_flight.clear()
         if self._pool is not None:
@@ -215,8 +223,8 @@ class DatasetWriter:
         if self._closed:
             raise ValueError("this writer is closed")
 
-    def _take(self, sample: SampleLike, number: int) -> list[Any]:
-        """The sample's values in field order, in our own memory."""
+    def _take(self, sample: SampleLike, number: int) -> tuple[list[Any], int]:
+        """The sample's values in field order, in our own memory, and about how many bytes of it."""
         if isinstance(sample, Mapping):
             if sample.keys() != self._known:
                 raise _wrong_names(set(sample), set(self._known), number)
@@ -228,14 +236,25 @@ class DatasetWriter:
         else:
             raise SampleError(f"is a {type(sample).__name__}; give a mapping or the values in order", sample=number)
         values: list[Any] = []
+        size = 0
         try:
-            for prepare, value in zip(self._prepare, raw, strict=True):
-                values.append(None if value is None else prepare(value))
+            for prepare, given in zip(self._prepare, raw, strict=True):
+                value = None if given is None else prepare(given)
+                size += len(value) if type(value) is bytes else _size_of(value)
+                values.append(value)
         except Exception as error:
             raise bad_value(error, number, self._names[len(values)]) from error
-        return values
+        return values, size
 
-    def _fresh_key(self, key: Key, number: int) -> bytes:
+    def _fresh_key(self, key: Key | None, number: int) -> bytes | None:
+        """The key as stored, known to be one and not to be in the dataset that is added to."""
+        if (key is not None) != self._keyed:
+            raise SampleError(
+                "has no key" if self._keyed else f"has a key, {key!r}, in a dataset without keys",
+                sample=number, hint="pass key=" if self._keyed else "open the writer with keys=True",
+            )  # fmt: skip
+        if key is None:
+            return None
         if not isinstance(key, str | bytes):
             raise SampleError(f"has the key {key!r}; a key is text or bytes", sample=number)
         try:
@@ -246,43 +265,48 @@ class DatasetWriter:
             raise SampleError(f"key {key!r} is in the dataset already", sample=number, hint="keys are unique")
         return encoded
 
-    def _fetch(self, dataset: MapDataset, numbers: range) -> Chunk:
-        samples = []
-        for number in numbers:
-            try:
-                item = dataset[number]
-            except Exception as error:
-                raise SampleError(
-                    f"the dataset failed to give it: {type(error).__name__}: {error}", sample=self._base + number
-                ) from error
-            samples.append(self._take(item, self._base + number))
-        return self._encode(_Pending(self._base + numbers.start, samples, None))
+    def _fetch(self, dataset: MapDataset, number: int) -> tuple[list[Any], int]:
+        """A dataset's sample, as ``_take`` gives it."""
+        try:
+            item = dataset[number]
+        except Exception as error:
+            raise SampleError(
+                f"the dataset failed to give it: {type(error).__name__}: {error}", sample=self._base + number
+            ) from error
+        return self._take(item, self._base + number)
 
-    def _submit_samples(self) -> None:
+    def _add(self, values: list[Any], size: int, key: bytes | None) -> None:
+        """Put a sample behind the others; a chunk of them is encoded when there are enough."""
+        self._samples.append(values)
+        if key is not None:
+            self._sample_keys.append(key)
+        self._bytes += size
+        self.num_samples += 1
+        if len(self._samples) >= CHUNK_SAMPLES or self._bytes >= CHUNK_BYTES:
+            self._submit()
+
+    def _submit(self) -> None:
+        """Encode the samples taken, now or in the pool; chunks are stored in the order of submission."""
         if not self._samples:
             return
         first = self._base + self.num_samples - len(self._samples)
         pending = _Pending(first, self._samples, self._sample_keys if self._keyed else None)
+        size = self._bytes
         self._samples, self._sample_keys, self._bytes = [], [], 0
-        self._submit(lambda: self._encode(pending))
-
-    def _submit(self, job: Callable[[], Chunk]) -> None:
-        """Run a job, now or in the pool; results are stored in the order of submission."""
-        try:
-            if self._pool is None:
-                self._target.append(job())
-                return
-            while len(self._in_flight) >= self._max_in_flight:
-                self._store_next()
-            self._in_flight.append(self._pool.submit(job))
-        except BaseException as error:
-            # The samples of the job are gone with it. Going on would publish a dataset with a hole.
-            self._failure = error
-            self.abort()
-            raise
+        if self._pool is None:
+            self._target.append(self._encode(pending))
+            return
+        while self._in_flight and (
+            len(self._in_flight) >= self._max_in_flight or self._bytes_in_flight + size > self._max_bytes_in_flight
+        ):
+            self._store_next()
+        self._in_flight.append((self._pool.submit(self._encode, pending), size))
+        self._bytes_in_flight += size
 
     def _store_next(self) -> None:
-        self._target.append(self._in_flight.popleft().result())
+        future, size = self._in_flight.popleft()
+        self._target.append(future.result())
+        self._bytes_in_flight -= size
 
     def _encode(self, pending: _Pending) -> Chunk:
         columns = [

@@ -266,6 +266,25 @@ def reseal(data: bytes | bytearray) -> bytes:
     changed = bytearray(data)
     at = u8(changed, 40)
     size = u4(changed, at) * u4(changed, at + 4)
-    struct.pack_into("<I", changed, at + 8, crc32c.crc32c(bytes(changed[at : at + 8] + changed[at + 16 : at + 16 + size])))
+    struct.pack_into(
+        "<I", changed, at + 8, crc32c.crc32c(bytes(changed[at : at + 8] + changed[at + 16 : at + 16 + size]))
+    )
     struct.pack_into("<I", changed, 72, crc32c.crc32c(bytes(changed[:72])))
     return bytes(changed)
+
+
+def reseal_all(data: bytes | bytearray) -> bytes:
+    """The file with the checksums of descriptors, tables, directory and header computed again after a change."""
+    changed = bytearray(data)
+    at = u8(changed, 40)
+    for row in range(at + 16, at + 16 + u4(changed, at) * u4(changed, at + 4), u4(changed, at + 4)):
+        kind, block = u2(changed, row), u4(changed, row + 12)
+        offset, size, crcs = (u8(changed, row + place) for place in (16, 24, 32))
+        if kind == DESCRIPTORS:
+            struct.pack_into("<I", changed, row + 40, crc32c.crc32c(bytes(changed[offset : offset + size])))
+        elif kind != DATA:
+            blocks = [bytes(changed[i : min(i + block, offset + size)]) for i in range(offset, offset + size, block)]
+            sums = struct.pack(f"<{len(blocks)}I", *map(crc32c.crc32c, blocks))
+            changed[crcs : crcs + len(sums)] = sums
+            struct.pack_into("<I", changed, row + 40, crc32c.crc32c(sums))
+    return reseal(changed)

@@ -14,6 +14,7 @@ from fastloader import kernels
 from fastloader.errors import SampleError
 from fastloader.formats.fld import key_index
 from fastloader.formats.fld.key_index import KeyIndexBuilder, home_slots
+from fastloader.formats.fld.spill import SpillFile
 
 BASIC = (hand.VECTORS / "basic.fld").read_bytes()
 KEYS = [key.encode() for key in hand.vectors()["key_list"](9)]
@@ -53,13 +54,14 @@ def slots_slowly(keys: list[bytes]) -> list[int]:
 
 
 def build(folder, keys: list[bytes], chunk: int = 7) -> tuple[bytes, bytes, bytes]:
-    builder = KeyIndexBuilder(folder)
+    spills = SpillFile(folder / "x.fld")
+    builder = KeyIndexBuilder(spills)
     try:
         for at in range(0, len(keys), chunk):
             builder.append(keys[at : at + chunk])
         return b"".join(builder.offsets()), b"".join(builder.key_bytes()), b"".join(builder.slots())
     finally:
-        builder.close()
+        spills.close()
 
 
 @given(st.sets(st.binary(max_size=40), max_size=200))

@@ -162,3 +162,15 @@ def test_big_endian_pixels_are_stored_little_endian(tmp_path):
     sample = fl.open(tmp_path / "order.fld")[0]
     np.testing.assert_array_equal(sample["raw"], pixels)
     np.testing.assert_array_equal(sample["png"], pixels)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [(b"", "is empty"), (b"a\0b", "holds a zero byte"), (b"\0a", "holds a zero byte")]
+)
+def test_a_field_name_that_the_format_forbids_is_refused(tmp_path, name, reason):
+    data = bytearray((hand.VECTORS / "tiny.fld").read_bytes())
+    at = hand.header(data).descriptors
+    data[at : at + 64] = name.ljust(64, b"\0")
+    (tmp_path / "x.fld").write_bytes(hand.reseal_all(data))
+    with pytest.raises(FormatError, match=f"has a name of field 0 that {reason}"):
+        fl.open(tmp_path / "x.fld").field_names  # noqa: B018

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
+import struct
+import sys
 
 import fld_by_hand as hand
 import numpy as np
@@ -347,3 +349,75 @@ def test_assemble_refuses_parts_outside_the_output():
             kernels.assemble([b"12345"], np.array([offset], np.uint64), 1000, out, crcs)
     with pytest.raises(kernels.Failure, match="outside the output"):
         kernels.assemble([b"12", b"34"], np.array([1000, 1001], np.uint64), 1000, out, np.zeros(2, np.uint32))
+
+
+def paged(tmp_path, payloads):
+    """A file of two payload fields and pages of 4 KiB, and where its allocation table lies."""
+    path = tmp_path / "x.fld"
+    with fl.DatasetWriter(path, {"a": fl.BytesField(), "n": fl.IntField(), "b": fl.BytesField()}, 4096) as writer:
+        writer.write_many([a, 1, b] for a, b in payloads)
+    where = hand.entry(path.read_bytes(), hand.PAGES)
+    assert where is not None
+    return path, where.offset
+
+
+def move(path, at, page, by):
+    """Let the allocation table name the last ``by`` samples of a page on the next one."""
+    data = bytearray(path.read_bytes())
+    count, first, following = (hand.u8(data, at + 16 * page + place) for place in (8, 16, 24))
+    struct.pack_into("<QQQ", data, at + 16 * page + 8, count - by, first - by, following + by)
+    path.write_bytes(hand.reseal_all(data))
+
+
+MIXED = [(None, None), (b"", b"x" * 100), (None, b"y" * 90), (b"z" * 110, b""), (b"", b""), (b"w" * 3000, b"v" * 9000)]
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7, 65536])
+def test_verify_knows_on_which_page_each_sample_begins(tmp_path, monkeypatch, rows):
+    monkeypatch.setattr(sys.modules["fastloader.verify"], "PAGED_ROWS", rows)
+    path, at = paged(tmp_path, MIXED * 20)
+    whole, pages = path.read_bytes(), hand.pages(path.read_bytes())
+    assert fl.verify(path).ok
+    moved = 0
+    for page, (first, count) in enumerate(pages[:-1]):
+        if not count:
+            continue
+        path.write_bytes(whole)
+        move(path, at, page, 1)
+        sample = first + count - 1
+        assert fl.open(path)[sample] == fl.open(path)[sample % len(MIXED)]
+        problems = {p.sample: p.message for p in fl.verify(path).problems}
+        assert problems[sample] == f"begins on page {page}, the allocation table says {page + 1}"
+        assert set(problems) <= {sample, sample + 1}, "one without payload goes with the one before it"
+        moved += 1
+    assert moved > 5
+
+
+@pytest.mark.parametrize("rows", [2, 65536])
+def test_verify_knows_the_page_of_samples_without_payload(tmp_path, monkeypatch, rows):
+    monkeypatch.setattr(sys.modules["fastloader.verify"], "PAGED_ROWS", rows)
+    path, at = paged(tmp_path, [(None, b"")] * 5 + [(b"q" * 4096, None)] + [(None, None)] * 9 + [(b"e", None)])
+    assert hand.pages(path.read_bytes()) == [(0, 6), (6, 10)]
+    assert fl.verify(path).ok
+    move(path, at, 0, 2)
+    found = fl.verify(path).bad_samples
+    assert found == [4, 5]
+
+
+def test_verify_does_not_look_at_the_extents_of_missing_values(tmp_path):
+    path, _ = paged(tmp_path, [(None, b"x"), (b"q" * 4096, b"y"), (b"z", b"")])
+    data = bytearray(path.read_bytes())
+    where = hand.entry(data, hand.EXTENTS, 0)
+    assert where is not None
+    struct.pack_into("<QQ", data, where.offset, hand.extents(data, 0)[2].pointer, 1)
+    path.write_bytes(hand.reseal_all(data))
+    assert fl.verify(path).ok
+
+
+def test_verify_tells_once_of_a_table_that_names_samples_twice(tmp_path):
+    path, at = paged(tmp_path, MIXED * 5)
+    data = bytearray(path.read_bytes())
+    struct.pack_into("<Q", data, at + 8, hand.u8(data, at + 8) + 1)
+    path.write_bytes(hand.reseal_all(data))
+    (problem,) = fl.verify(path).problems
+    assert problem.message == "the allocation table does not name each sample once"

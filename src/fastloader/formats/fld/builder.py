@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,21 +33,25 @@ from fastloader.formats.fld.layout import (
     Header,
     Kind,
 )
-from fastloader.formats.fld.spill import Spill
+from fastloader.formats.fld.spill import Spill, SpillFile
 from fastloader.stores import AtomicFile
 from fastloader.types import Buffer
 
-_NO_LIMIT = (1 << 64) - 1
+_NO_LIMIT = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """A field as it is to be written: its name, its class and options, its compression."""
+    """A field as it is to be written: its name, its class and options, its compression.
+
+    ``arguments`` are the options as stored. They are asked for once, and must give the same field when read back.
+    """
 
     name: str
     field: Field
     codec: int = 0
     level: int = 0
+    arguments: bytes = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         encoded = self.name.encode()
@@ -54,11 +59,33 @@ class FieldSpec:
             raise ValueError(f"field name {self.name!r}: 1 to {NAME_BYTES} bytes of UTF-8 without NUL")
         if not self.field.type_id:
             raise ValueError(f"field {self.name!r}: {type(self.field).__name__} has no type id; use @register_type(id)")
+        if not self.field.has_payload and not self.field.metadata_type.itemsize:
+            raise ValueError(
+                f"field {self.name!r}: {type(self.field).__name__} stores nothing; give it a metadata_type or a payload"
+            )
+        object.__setattr__(self, "arguments", _storable_options(self.name, self.field))
 
     @property
     def flags(self) -> FieldFlags:
         """The descriptor's flags."""
         return FieldFlags.PAYLOAD if self.field.has_payload else FieldFlags(0)
+
+
+def _storable_options(name: str, field: Field) -> bytes:
+    """The field's options as bytes, tried out: whoever reads the file has only these."""
+    try:
+        arguments = field.to_binary()
+        again = type(field).from_binary(arguments)
+        same = again.to_binary() == arguments and again.has_payload == field.has_payload
+        same = same and again.metadata_type == field.metadata_type
+    except Exception as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"field {name!r}: the options of {field!r} can't be stored and read back: {error}") from error
+    if not isinstance(arguments, bytes):
+        raise TypeError(f"field {name!r}: to_binary() gives a {type(arguments).__name__}; it must give bytes")
+    if not same:
+        raise ValueError(f"field {name!r}: {field!r} would be read back as {again!r}; mind to_binary and from_binary")
+    return arguments
 
 
 @dataclass(slots=True)
@@ -86,11 +113,12 @@ class Chunk:
 
 
 class FldBuilder:
-    """One file under construction."""
+    """One file under construction. ``first_sample`` is what errors call its first sample."""
 
     def __init__(
-        self, path: Path, specs: Sequence[FieldSpec], page_size: int, *, keys: bool, data_limit: int | None = None
-    ) -> None:
+        self, path: Path, specs: Sequence[FieldSpec], page_size: int, *, keys: bool, data_limit: int | None = None,
+        first_sample: int = 0,
+    ) -> None:  # fmt: skip
         if len(specs) > MAX_FIELDS:
             raise ValueError(f"{len(specs)} fields; at most {MAX_FIELDS}")
         self.num_samples = 0
@@ -98,19 +126,20 @@ class FldBuilder:
         self._with_payload = [i for i, spec in enumerate(specs) if spec.field.has_payload]
         self._page_size = page_size
         self._limit = _NO_LIMIT if data_limit is None else DATA_BEGIN + data_limit
-        # Samples of numbers alone have no data; there the limit is one on their table rows.
-        row_size = max(1, sum(spec.field.metadata_type.itemsize for spec in specs))
-        self._row_limit = _NO_LIMIT if data_limit is None else max(1, data_limit // row_size)
+        # Samples without payload bytes, such as those of numbers alone, take no data; what counts is their table rows.
+        row_size = sum(s.field.metadata_type.itemsize + s.field.has_payload * EXTENT.itemsize for s in specs)
+        self._bare_room = _NO_LIMIT if data_limit is None else max(1, data_limit // row_size)
         self._cursor = (DATA_BEGIN, 0, 0)
         self._file = AtomicFile(path)
         self._at = DATA_BEGIN
         self._staging = _Staging(self._file, DATA_BEGIN)
-        self._extents = {i: Spill(path.parent) for i in self._with_payload}
-        self._metadata = {i: Spill(path.parent) for i, s in enumerate(specs) if s.field.metadata_type.itemsize}
-        self._validity = [_Bits(Spill(path.parent)) for _ in specs]
-        self._pages = Spill(path.parent)
+        self._spills = spills = SpillFile(path)
+        self._extents = {i: spills.column() for i in self._with_payload}
+        self._metadata = {i: spills.column() for i, s in enumerate(specs) if s.field.metadata_type.itemsize}
+        self._validity = [_Bits(spills.column()) for _ in specs]
+        self._pages = spills.column()
         self._page_first = [0]  # first samples of the pages begun but not yet in the table
-        self._keys = KeyIndexBuilder(path.parent) if keys else None
+        self._keys = KeyIndexBuilder(spills, first_sample) if keys else None
         self._compressed = False
         self._entries: list[Entry] = []
 
@@ -126,6 +155,11 @@ class FldBuilder:
         sizes = np.zeros((count, len(columns)), np.uint64)
         for j, column in enumerate(columns):
             sizes[:, j] = np.fromiter(map(len, column.payloads[first:]), np.uint64, count)
+        bare = np.cumsum(~sizes.any(axis=1))
+        count = int(np.searchsorted(bare, self._bare_room, "right"))
+        if count == 0:
+            return 0
+        sizes = sizes[:count]
         offsets = np.zeros_like(sizes)
         starts = np.zeros(count, np.uint64)
         if columns:
@@ -134,7 +168,7 @@ class FldBuilder:
             )
         else:
             starts[:] = self._cursor[0]
-            count = min(count, self._row_limit - self.num_samples)
+        self._bare_room -= int(bare[count - 1]) if count else 0
         last = first + count
         offsets, sizes = offsets[:count], sizes[:count]
         crcs = self._write_data([c.payloads[first:last] for c in columns], offsets)
@@ -223,12 +257,7 @@ class FldBuilder:
         """Forget the file; harmless once it is published."""
         self._file.discard()
         self._staging = _Staging(self._file, DATA_BEGIN)
-        for spill in (*self._extents.values(), *self._metadata.values(), self._pages):
-            spill.close()
-        for bits in self._validity:
-            bits.close()
-        if self._keys is not None:
-            self._keys.close()
+        self._spills.close()
 
     def _finish_pages(self) -> None:
         # Pages that only the tail of a large record touches still get a row, so page numbers are row numbers.
@@ -238,17 +267,16 @@ class FldBuilder:
         self._write_table(Kind.PAGES, NO_FIELD, PAGE.itemsize, self._pages.chunks(BLOCK_SIZE * 64))
 
     def _write_descriptors(self) -> int:
-        arguments = [spec.field.to_binary() for spec in self._specs]
         begin = self._align()
         pointer = begin + DESCRIPTOR.size * len(self._specs)
         rows = b""
-        for spec, argument in zip(self._specs, arguments, strict=True):
+        for spec in self._specs:
             rows += DESCRIPTOR.pack(
                 spec.name.encode(), spec.field.type_id, spec.flags, spec.field.metadata_type.itemsize, spec.codec,
-                spec.level, pointer, len(argument),
+                spec.level, pointer, len(spec.arguments),
             )  # fmt: skip
-            pointer += len(argument)
-        section = rows + b"".join(arguments)
+            pointer += len(spec.arguments)
+        section = rows + b"".join(spec.arguments for spec in self._specs)
         self._append(section)
         crc = kernels.crc32c(section)
         self._entries.append(Entry(Kind.DESCRIPTORS, NO_FIELD, 0, 1, 0, begin, len(section), 0, crc))
@@ -337,6 +365,3 @@ class _Bits:
     def finish(self) -> Spill:
         self._spill.append(np.packbits(self._rest, bitorder="little"))
         return self._spill
-
-    def close(self) -> None:
-        self._spill.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from fastloader.formats.fld.file import FldFile
 from fastloader.formats.fld.layout import Descriptor
 from fastloader.formats.fld.manifest import Manifest, Shard, shard_name
 
-MAX_OPEN = 1024
-"""Shards kept mapped; beyond that the one opened first is let go."""
+MAX_OPEN = 32_768
+"""Shards kept mapped: half of what Linux lets a process map by default. Beyond that the first opened is let go."""
 
 
 def load_shards(path: Path) -> tuple[Shard, ...]:
@@ -68,15 +69,15 @@ class Dataset:
                 raise FormatError(
                     f"differs from {first.path} in having keys", path=file.path, hint="restore the shard from a copy"
                 )
-            while len(self._files) >= MAX_OPEN:
-                self._files.pop(next(iter(self._files), number), None)
+            for old in list(self._files)[: max(0, len(self._files) - MAX_OPEN + 1)]:  # list(dict) is one step: no lock
+                self._files.pop(old, None)
             self._files[number] = file
         return file
 
     def _open(self, number: int) -> FldFile:
         shard = self.shards[number]
         path = self.path / shard.path
-        if path.is_dir():  # a single file that was appended to since: it is the first shard of a folder now
+        if os.path.isdir(path):  # a single file that was appended to since: it is the first shard of a folder now
             path /= shard_name(0)
         file = FldFile(path)
         if (file.num_samples, file.size, file.identity) != (shard.num_samples, shard.size, shard.identity):
@@ -146,6 +147,11 @@ class Dataset:
     def has_keys(self) -> bool:
         """Whether samples have keys."""
         return self._first.has_keys
+
+    @property
+    def page_size(self) -> int:
+        """Bytes of a page of the first shard."""
+        return self._first.header.page_size
 
     def find(self, key: bytes) -> int | None:
         """The sample with this key; shards are asked in order."""

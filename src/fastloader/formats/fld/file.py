@@ -163,6 +163,8 @@ class FldFile:
                 text = name.rstrip(b"\0").decode()
             except UnicodeDecodeError as error:
                 raise self.broken(f"has a name of field {i} that is no UTF-8") from error
+            if not text or "\0" in text:
+                raise self.broken(f"has a name of field {i} that {'holds a zero byte' if text else 'is empty'}")
             found.append(
                 Descriptor(text, type_id, FieldFlags(flags), metadata_size, codec, level, section[begin : begin + size])
             )
@@ -276,7 +278,8 @@ def explain(
 ) -> FormatError:
     """A native failure as the exception users see."""
     kind, message, _, stored, computed = failure.args
-    hint = f'run "fastloader verify {path}"'
+    # What is intact and still does not decode was stored so: only decoding finds the others like it.
+    hint = f'run "fastloader verify {"--decode " if kind == "decode" else ""}{path}"'
     if kind in ("checksum", "table"):
         what += "payload" if kind == "checksum" else f"table {message}"
         return ChecksumError(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import SampleError
-from fastloader.formats.fld.spill import Spill
+from fastloader.formats.fld.spill import SpillFile
 from fastloader.types import key_text
 
 PARTITION = 1 << 21
@@ -25,13 +26,17 @@ def home_slots(samples: int) -> int:
 
 
 class KeyIndexBuilder:
-    """Takes each sample's key in order and gives the three key tables as chunks of bytes."""
+    """Takes each sample's key in order and gives the three key tables as chunks of bytes.
 
-    def __init__(self, folder: Path) -> None:
+    ``first`` is what errors call the first sample.
+    """
+
+    def __init__(self, spills: SpillFile, first: int = 0) -> None:
         self.count = 0
-        self._bytes = Spill(folder)
-        self._offsets = Spill(folder)
-        self._hashes = Spill(folder)
+        self._first = first
+        self._bytes = spills.column()
+        self._offsets = spills.column()
+        self._hashes = spills.column()
         self._offsets.append(np.zeros(1, "<u8"))
 
     def append(self, keys: Sequence[bytes]) -> None:
@@ -96,18 +101,70 @@ class KeyIndexBuilder:
             for sample in (int(samples[i]), int(samples[i + 1])):
                 key = self._key(sample)
                 if seen.setdefault(key, sample) != sample:
-                    raise SampleError(
-                        f"key {key_text(key)!r} was given to sample {seen[key]} already",
-                        sample=sample,
-                        hint="keys are unique",
-                    )
+                    raise given_twice(key, self._first + seen[key], self._first + sample)
             last = i
 
     def _key(self, sample: int) -> bytes:
         begin, end = np.frombuffer(self._offsets.read(sample * 8, 16), "<u8").tolist()
         return self._bytes.read(begin, end - begin)
 
+
+class SharedHashes:
+    """Finds keys of several files that may be the same, by their hashes, in bounded memory and a time linear in them.
+
+    Hashes are dealt by their upper bits into buckets that are small enough to be sorted one at a time.
+    """
+
+    BUCKETS = 256
+    BATCH = 1 << 16
+    ROW = np.dtype([("hash", "<u8"), ("sample", "<u8")])
+
+    def __init__(self, path: Path) -> None:
+        self._spills = SpillFile(path)
+        self._buckets = [self._spills.column() for _ in range(self.BUCKETS)]
+        self._waiting: list[NDArray[Any]] = []
+        self._count = 0
+
+    def append(self, keys: Sequence[bytes], first: int) -> None:
+        """Add the keys of samples from ``first`` on."""
+        rows = np.empty(len(keys), self.ROW)
+        rows["hash"] = np.fromiter(map(kernels.xxh64, keys), "<u8", len(keys))
+        rows["sample"] = np.arange(first, first + len(keys), dtype="<u8")
+        self._waiting.append(rows)
+        self._count += len(keys)
+        if self._count >= self.BATCH:
+            self._deal()
+
+    def _deal(self) -> None:
+        rows = np.concatenate([np.empty(0, self.ROW), *self._waiting])
+        buckets = rows["hash"] // np.uint64((1 << 64) // self.BUCKETS)
+        rows = rows[np.argsort(buckets, kind="stable")]
+        ends = np.cumsum(np.bincount(buckets.astype(np.int64), minlength=self.BUCKETS)).tolist()
+        for bucket, begin, end in zip(self._buckets, [0, *ends], ends, strict=False):
+            bucket.append(rows[begin:end].view(np.uint8))
+        self._waiting, self._count = [], 0
+
+    def groups(self) -> Iterator[list[int]]:
+        """Samples whose keys have one hash, in their order: the same key, but for a rare coincidence."""
+        self._deal()
+        for bucket in self._buckets:
+            rows = np.frombuffer(bucket.read(0, bucket.size), self.ROW)
+            rows = rows[np.argsort(rows["hash"], kind="stable")]
+            shared = rows["hash"][1:] == rows["hash"][:-1]
+            (begins,) = np.nonzero(shared & ~np.concatenate([[False], shared[:-1]]))
+            for begin in begins.tolist():
+                end = begin + 1
+                while end < len(rows) and shared[end - 1]:
+                    end += 1
+                yield rows["sample"][begin:end].tolist()
+
     def close(self) -> None:
         """Give back memory and disk."""
-        for spill in (self._bytes, self._offsets, self._hashes):
-            spill.close()
+        self._spills.close()
+
+
+def given_twice(key: bytes, first: int, second: int) -> SampleError:
+    """The error for a key that is not unique."""
+    return SampleError(
+        f"key {key_text(key)!r} was given to sample {first} already", sample=second, hint="keys are unique"
+    )

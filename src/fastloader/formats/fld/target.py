@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from fastloader.errors import FormatError, SampleError, StoreError
+from fastloader.errors import FormatError, StoreError
 from fastloader.formats.fld.builder import Chunk, FieldSpec, FldBuilder
 from fastloader.formats.fld.dataset import Dataset
+from fastloader.formats.fld.key_index import SharedHashes, given_twice
 from fastloader.formats.fld.manifest import MANIFEST, Manifest, Shard, is_sharded, shard_name
 from fastloader.stores import Directory, exchange
-from fastloader.stores.local import locked
-from fastloader.types import key_text
+from fastloader.stores.local import explain, locked, sync_directory
 
 _OWN = re.compile(r"shard-\d{5,}\.fld|\..+\.writing-.+")
 """Files a writer makes: shards, and what a killed one left aside."""
@@ -68,19 +68,23 @@ class _Shards:
         self.done: list[Shard] = []
         self._make = partial(FldBuilder, specs=specs, page_size=page_size, keys=keys, data_limit=shard_size)
         self._number = first
-        self._samples = samples
-        self._written: Dataset | None = None
+        self._first_sample = self._samples = samples
+        self._hashes = SharedHashes(folder / "keys") if keys else None
         self._builder = self._begin()
 
+    @property
+    def is_empty(self) -> bool:
+        return not self.done and not self._builder.num_samples
+
     def _begin(self) -> FldBuilder:
-        return self._make(self.folder / shard_name(self._number))
+        return self._make(self.folder / shard_name(self._number), first_sample=self._samples)
 
     def append(self, chunk: Chunk) -> None:
         first = 0
         while True:
             taken = self._builder.append(chunk, first)
-            if chunk.keys is not None:
-                self._refuse_known(chunk.keys[first : first + taken])
+            if self._hashes is not None and chunk.keys is not None:
+                self._hashes.append(chunk.keys[first : first + taken], self._samples)
             first += taken
             self._samples += taken
             if first == chunk.count:
@@ -88,38 +92,42 @@ class _Shards:
             self._end()
             self._builder = self._begin()
 
-    def _refuse_known(self, keys: list[bytes]) -> None:
-        """Within a shard the key index finds duplicates; across shards each new key is looked up."""
-        if self._written is None:
-            return
-        for i, key in enumerate(keys):
-            if self._written.find(key) is not None:
-                raise SampleError(
-                    f"key {key_text(key)!r} was given to another sample", sample=self._samples + i,
-                    hint="keys are unique",
-                )  # fmt: skip
-
     def _end(self) -> None:
         samples = self._builder.num_samples
-        try:
-            size, identity = self._builder.finish()
-        except SampleError as error:  # a shard counts from its own first sample, the caller from the dataset's
-            if error.sample is not None:
-                error.sample += self._samples - samples
-            raise
+        size, identity = self._builder.finish()
         self.done.append(Shard(shard_name(self._number), samples, size, identity))
-        self._written = Dataset(self.folder, tuple(self.done))
         self._number += 1
+
+    def _refuse_duplicates(self, hashes: SharedHashes) -> None:
+        """Within a shard its key index finds them. Across shards all are compared at the end: a lookup of every key in
+        every shard before would take time that grows with the square of the shards.
+        """
+        written = Dataset(self.folder, tuple(self.done))
+        for samples in hashes.groups():
+            seen: dict[bytes, int] = {}
+            for sample in samples:
+                number, row = written.where(sample - self._first_sample)
+                keys = written.file(number).keys()
+                assert keys is not None
+                key = keys.key(row)
+                if key in seen:
+                    raise given_twice(key, seen[key], sample)
+                seen[key] = sample
 
     def finish(self) -> list[Shard]:
         if self._builder.num_samples or not self.done:
             self._end()
         else:
             self._builder.discard()
+        if self._hashes is not None and len(self.done) > 1:
+            self._refuse_duplicates(self._hashes)
+        self.discard()
         return self.done
 
     def discard(self) -> None:
         self._builder.discard()
+        if self._hashes is not None:
+            self._hashes.close()
 
 
 class FolderTarget:
@@ -129,20 +137,24 @@ class FolderTarget:
         if path.is_dir():
             _refuse_foreign(path)
         self._folder = Directory(path)
+        self._told = partial(_told_as, self._folder.aside, path)
         try:
-            self._shards = _Shards(self._folder.aside, specs, page_size, keys=keys, shard_size=shard_size)
+            with self._told():
+                self._shards = _Shards(self._folder.aside, specs, page_size, keys=keys, shard_size=shard_size)
         except BaseException:
             self._folder.discard()
             raise
 
     def append(self, chunk: Chunk) -> None:
         """Store the next samples."""
-        self._shards.append(chunk)
+        with self._told():
+            self._shards.append(chunk)
 
     def finish(self) -> None:
         """Publish the folder."""
-        Manifest(tuple(self._shards.finish())).save(self._folder.aside)
-        self._folder.publish()
+        with self._told():
+            Manifest(tuple(self._shards.finish())).save(self._folder.aside)
+            self._folder.publish()
 
     def discard(self) -> None:
         """Leave nothing behind."""
@@ -158,31 +170,40 @@ class AppendTarget:
     ) -> None:
         self._existing = existing
         # New shards are made in a folder of their own, so that a killed append leaves nothing among the old ones.
-        self._aside = Directory(existing.path.with_name(existing.path.name + ".append"))
+        beside = existing.path.with_name(existing.path.name + ".append")
+        with _told_as(beside, existing.path):
+            self._aside = Directory(beside)
+        self._told = partial(_told_as, self._aside.aside, existing.path)
         self._sharded = is_sharded(existing.path)
         try:
             taken = len(existing.shards)
             while self._sharded and (existing.path / shard_name(taken)).exists():
                 taken += 1
-            self._shards = _Shards(
-                self._aside.aside, specs, page_size, keys=keys, shard_size=shard_size, first=taken,
-                samples=existing.num_samples,
-            )  # fmt: skip
+            with self._told():
+                self._shards = _Shards(
+                    self._aside.aside, specs, page_size, keys=keys, shard_size=shard_size, first=taken,
+                    samples=existing.num_samples,
+                )  # fmt: skip
         except BaseException:
             self._aside.discard()
             raise
 
     def append(self, chunk: Chunk) -> None:
         """Store the next samples."""
-        self._shards.append(chunk)
+        with self._told():
+            self._shards.append(chunk)
 
     def finish(self) -> None:
-        """Move the new shards in and swap the manifest."""
-        fresh = self._shards.finish()
-        if self._sharded:
-            self._add_to_folder(fresh)
-        else:
-            self._turn_into_folder(fresh)
+        """Move the new shards in and swap the manifest. Where nothing was added, nothing changes."""
+        if self._shards.is_empty:
+            self.discard()
+            return
+        with self._told():
+            fresh = self._shards.finish()
+            if self._sharded:
+                self._add_to_folder(fresh)
+            else:
+                self._turn_into_folder(fresh)
         self._aside.discard()
 
     def _add_to_folder(self, fresh: list[Shard]) -> None:
@@ -197,7 +218,8 @@ class AppendTarget:
                     target = folder / shard.path
                     if target.exists():
                         raise self._changed()
-                    os.rename(self._aside.aside / shard.path, target)
+                    with _explained(target, "the shard could not be moved into the folder; nothing was added"):
+                        os.rename(self._aside.aside / shard.path, target)
                     moved.append(target)
                 manifest.with_shards(fresh).save(folder)
             except BaseException:
@@ -212,15 +234,18 @@ class AppendTarget:
         path, aside = self._existing.path, self._aside.aside
         first = replace(self._existing.shards[0], path=shard_name(0))
         with locked(path.parent):
-            if path.is_dir():
+            if not path.is_file():
                 raise self._changed()
-            os.link(path, aside / first.path)
+            with _explained(path, "to add to a file, it must be possible to link it; write a folder of shards instead"):
+                os.link(path, aside / first.path)
             try:
                 Dataset(aside, (first,)).file(0)
             except FormatError as error:
                 raise self._changed() from error
             Manifest((first, *fresh)).save(aside)
             exchange(aside, path)
+            with _explained(path.parent):
+                sync_directory(path.parent)
 
     def _changed(self) -> StoreError:
         return StoreError(
@@ -254,6 +279,26 @@ def concatenate_shards(path: Path, datasets: Sequence[Dataset]) -> None:
         folder.publish()
     finally:
         folder.discard()
+
+
+@contextlib.contextmanager
+def _told_as(aside: Path, path: Path) -> Iterator[None]:
+    """Errors about files under construction name the path the user gave, not the hidden one they are made under."""
+    try:
+        yield
+    except StoreError as error:
+        if error.path is not None:
+            error.path = error.path.replace(str(aside), str(path))
+        raise
+
+
+@contextlib.contextmanager
+def _explained(path: Path, hint: str | None = None) -> Iterator[None]:
+    """What the system refuses becomes an error that names the file and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise explain(error, path, hint) from error
 
 
 def _refuse_foreign(folder: Path) -> None:

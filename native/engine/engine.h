@@ -1,0 +1,127 @@
+// Batches made by threads that know no Python. A batch is submitted as (source, row) pairs and waited for by its ticket;
+// in between, workers look up extents, read, check, decompress and decode every field straight into the batch's slot.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "payloads.h"
+#include "slot.h"
+
+namespace fl {
+
+// What a field needs done.
+struct ColumnPlan {
+    enum class Kind : std::uint8_t {
+        rows,    // its metadata rows are its values
+        fixed,   // payloads of `row_bytes` each
+        ragged,  // payloads of any size
+        image,   // payloads to be decoded; the metadata row is an ImageShape
+    };
+    Kind kind;
+    std::size_t metadata_size = 0;
+    std::size_t row_bytes = 0;
+    ImageKind image = ImageKind::jpeg;
+};
+
+// The tables of one field in one file; null where the file has none.
+struct ColumnSource {
+    const Table* metadata = nullptr;
+    const Table* validity = nullptr;
+    const Payloads* payloads = nullptr;
+};
+
+struct BatchFailure {
+    std::size_t column;
+    Failure failure;  // its position is the row in the batch
+};
+
+// A finished batch: its slot, and what went wrong in it, by row.
+struct FinishedBatch {
+    std::size_t samples = 0;
+    std::shared_ptr<Slot> slot;
+    std::vector<BatchFailure> failures;
+};
+
+// Nanoseconds spent, summed over threads.
+struct ColumnTimes {
+    std::atomic<std::uint64_t> locate{0};
+    std::atomic<std::uint64_t> read{0};
+};
+
+class Engine {
+public:
+    Engine(std::vector<ColumnPlan> columns, std::size_t threads, std::size_t slots);
+    ~Engine();
+    Engine(const Engine&) = delete;
+    Engine& operator=(const Engine&) = delete;
+
+    // A file whose rows batches may name from now on, one ColumnSource a column; returns its number.
+    std::size_t add_source(std::vector<ColumnSource> source);
+
+    // `which` gives the source of each row; empty means source 0.
+    std::uint64_t submit(std::vector<std::int32_t> which, std::vector<std::int64_t> rows);
+
+    // The batch, once it is done; nothing if `milliseconds` pass before. Each ticket is given out once.
+    std::optional<FinishedBatch> wait(std::uint64_t ticket, int milliseconds);
+
+    // A batch that nobody will wait for: what is not done of it yet is left undone.
+    void forget(std::uint64_t ticket);
+
+    // The threads run from start to stop, and may be started again. Stopping forgets what is queued; batches given out
+    // stay valid, and slots stay for the next start.
+    void start();
+    void stop();
+
+    // In a forked child the threads are not there.
+    bool usable() const;
+
+    const std::vector<ColumnPlan>& columns() const { return columns_; }
+    const ColumnTimes& times(std::size_t column) const { return times_[column]; }
+    std::size_t slots_made() const { return ring_->made(); }
+
+private:
+    using SourceList = std::vector<std::vector<ColumnSource>>;
+    struct Job;
+    struct Task {
+        std::shared_ptr<Job> job;
+        std::size_t column = 0;  // columns_.size(): prepare the whole job
+        std::size_t begin = 0;
+        std::size_t end = 0;
+    };
+
+    void work();
+    void run(const Task& task);
+    std::vector<Task> prepare(const std::shared_ptr<Job>& job);
+    static bool present(Job& job, std::size_t column, std::size_t i, const ColumnSource& source);
+    static void check_payload(const ColumnPlan& plan, const Extent& extent, const std::uint8_t* metadata);
+    std::vector<Located> look_up(Job& job, std::size_t column, std::uint8_t* metadata);
+    std::vector<Located> look_up_singly(Job& job, std::size_t column, std::uint8_t* metadata);
+    void prepare_column(Job& job, std::size_t column);
+    void fill_rows(Job& job, std::size_t column, std::size_t begin, std::size_t end);
+    void finish(const std::shared_ptr<Job>& job);
+
+    const std::vector<ColumnPlan> columns_;
+    std::unique_ptr<ColumnTimes[]> times_;
+    std::shared_ptr<Ring> ring_;
+    const long process_;
+
+    std::mutex mutex_;
+    std::condition_variable work_;
+    std::condition_variable done_;
+    std::shared_ptr<const SourceList> sources_;
+    std::map<std::uint64_t, std::vector<Task>> queue_;  // by ticket: the oldest batch comes first
+    std::map<std::uint64_t, std::shared_ptr<Job>> jobs_;
+    std::uint64_t next_ = 0;
+    bool stopping_ = true;
+    const std::size_t threads_wanted_;
+    std::vector<std::thread> threads_;
+};
+
+}  // namespace fl

@@ -1,0 +1,62 @@
+#include "slot.h"
+
+#include <new>
+
+namespace fl {
+
+std::uint8_t* AlignedBytes::reserve(std::size_t size) {
+    constexpr std::size_t kPage = 4096;
+    if (size > capacity_) {
+        const std::size_t rounded = (size + kPage - 1) / kPage * kPage;
+        data_.reset();
+        capacity_ = 0;
+        data_.reset(static_cast<std::uint8_t*>(std::aligned_alloc(kPage, rounded)));
+        if (!data_) throw std::bad_alloc();
+        capacity_ = rounded;
+    }
+    return data_.get();
+}
+
+std::size_t Slot::bytes() const {
+    std::size_t total = 0;
+    for (const auto& column : columns) total += column.data.capacity() + column.metadata.capacity();
+    return total;
+}
+
+std::shared_ptr<Slot> Ring::acquire(const std::shared_ptr<Ring>& ring) {
+    std::unique_ptr<Slot> slot;
+    {
+        std::lock_guard lock(ring->mutex_);
+        if (!ring->free_.empty()) {
+            slot = std::move(ring->free_.back());
+            ring->free_.pop_back();
+        } else {
+            ++ring->made_;
+        }
+    }
+    if (!slot) {
+        slot = std::make_unique<Slot>();
+        slot->columns.resize(ring->columns_);
+    }
+    // The ring lives as long as any slot is out: batches may outlive the loader that made them.
+    return {slot.release(), [ring](Slot* back) { ring->give_back(std::unique_ptr<Slot>(back)); }};
+}
+
+void Ring::give_back(std::unique_ptr<Slot> slot) {
+    std::lock_guard lock(mutex_);
+    if (free_.size() < kept_) free_.push_back(std::move(slot));
+}
+
+std::size_t Ring::made() const {
+    std::lock_guard lock(mutex_);
+    return made_;
+}
+
+std::size_t Ring::bytes_waiting() const {
+    std::lock_guard lock(mutex_);
+    std::size_t total = 0;
+    for (const auto& slot : free_) total += slot->bytes();
+    return total;
+}
+
+}  // namespace fl

@@ -1,0 +1,64 @@
+// The memory of one batch, reused for later ones: page-aligned, grown when needed, never shrunk while in use.
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "image.h"
+
+namespace fl {
+
+// Bytes aligned to 4 KiB whose content is given up when they grow.
+class AlignedBytes {
+public:
+    std::uint8_t* reserve(std::size_t size);
+    std::uint8_t* data() const { return data_.get(); }
+    std::size_t capacity() const { return capacity_; }
+
+private:
+    struct Free {
+        void operator()(void* memory) const { std::free(memory); }
+    };
+    std::unique_ptr<std::uint8_t[], Free> data_;
+    std::size_t capacity_ = 0;
+};
+
+// One field of a batch.
+struct SlotColumn {
+    AlignedBytes data;                  // rows one behind the other, or values between `offsets`
+    AlignedBytes metadata;              // a metadata row a sample
+    std::vector<std::int64_t> offsets;  // samples + 1, where samples vary in size
+    std::vector<std::uint8_t> valid;    // 0 for what is missing or failed
+    std::size_t size = 0;               // bytes of data in use
+    bool any_missing = false;
+};
+
+struct Slot {
+    std::vector<SlotColumn> columns;
+    std::size_t bytes() const;
+};
+
+// Hands out slots and takes them back. A consumer that holds on to batches gets fresh ones; only `kept` wait for reuse.
+class Ring {
+public:
+    Ring(std::size_t columns, std::size_t kept) : columns_(columns), kept_(kept) {}
+
+    // The slot comes back by itself when the last user lets go of it.
+    static std::shared_ptr<Slot> acquire(const std::shared_ptr<Ring>& ring);
+
+    std::size_t made() const;
+    std::size_t bytes_waiting() const;
+
+private:
+    void give_back(std::unique_ptr<Slot> slot);
+
+    const std::size_t columns_;
+    const std::size_t kept_;
+    mutable std::mutex mutex_;
+    std::vector<std::unique_ptr<Slot>> free_;
+    std::size_t made_ = 0;
+};
+
+}  // namespace fl

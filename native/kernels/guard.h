@@ -1,0 +1,31 @@
+// Reading a mapping of a file that has meanwhile become shorter raises SIGBUS. Inside a guard that becomes a Failure.
+#pragma once
+
+#include <csetjmp>
+
+#include "bytes.h"
+
+namespace fl {
+
+namespace detail {
+extern thread_local std::jmp_buf* g_bus_jump;
+void install_bus_handler();
+}  // namespace detail
+
+// Runs `read`, which must only read mapped memory and write plain memory: it may be left by a jump, so nothing in it
+// may own anything.
+template <class Read>
+void guarded(Read read) {
+    detail::install_bus_handler();
+    std::jmp_buf jump;
+    std::jmp_buf* const outer = detail::g_bus_jump;
+    if (_setjmp(jump)) {
+        detail::g_bus_jump = outer;
+        throw Failure("io", "the file became shorter while it was read");
+    }
+    detail::g_bus_jump = &jump;
+    read();
+    detail::g_bus_jump = outer;
+}
+
+}  // namespace fl

@@ -1,0 +1,50 @@
+"""What a bad sample does to its batch: ends the epoch, gives its place to a neighbour, or comes as missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastloader.loader.columns import Column, Fault
+from fastloader.types import Batch, mask_missing
+
+POLICIES = ("raise", "skip", "replace")
+
+
+def settle(
+    values: dict[str, tuple[Any, NDArray[np.bool_] | None]],
+    samples: int,
+    faults: list[Fault],
+    policy: str,
+    columns: Sequence[Column],
+) -> Batch:
+    """The batch as the policy wants it. ``values`` holds each field's part and which of its rows are there, if not all.
+
+    ``raise``: the first fault is raised. ``skip``: the sample's row, in all fields, becomes that of the next good
+    sample of the batch, so batches stay full. ``replace``: only the bad value becomes a missing one.
+    """
+    if faults and policy == "raise":
+        raise min(faults, key=lambda fault: fault.row).error
+    if faults and policy == "skip":
+        good = np.setdiff1d(np.arange(samples), [fault.row for fault in faults])
+        if not len(good):
+            raise min(faults, key=lambda fault: fault.row).error
+        rows = np.arange(samples)
+        for row in {fault.row for fault in faults}:
+            rows[row] = good[np.searchsorted(good, row) % len(good)]
+        values = {column.name: _take(column, *values[column.name], rows) for column in columns}
+    return {name: value if valid is None else mask_missing(value, valid) for name, (value, valid) in values.items()}
+
+
+def _take(
+    column: Column, value: Any, valid: NDArray[np.bool_] | None, rows: NDArray[np.int64]
+) -> tuple[Any, NDArray[np.bool_] | None]:
+    """A field's part with its rows chosen anew."""
+    there = None if valid is None or valid[rows].all() else valid[rows]
+    if isinstance(value, np.ndarray):
+        return value[rows], there
+    chosen = [value[row] for row in rows.tolist()]
+    return (column.field.collate(chosen) if there is None else chosen), there

@@ -1,0 +1,19 @@
+"""In which order samples come: arithmetic from an epoch and a position to a sample, and from a step to a batch."""
+
+from fastloader.samplers.buckets import BatchOrder, LengthBuckets
+from fastloader.samplers.digest import EpochDigest, Verdict
+from fastloader.samplers.iterable import FromBatches, FromIterable
+from fastloader.samplers.order import Description, Order, Sequential, Shuffled, describe
+from fastloader.samplers.position import Position, StateError
+from fastloader.samplers.quasi_random import PagedDataset, Pages, QuasiRandom
+from fastloader.samplers.schedule import BatchSchedule, Plan, Remainder, Schedule
+from fastloader.samplers.subset import Subset, as_indices
+from fastloader.samplers.weighted import Weighted
+from fastloader.samplers.world import World, world_from_environment
+
+__all__ = [
+    "BatchOrder", "BatchSchedule", "Description", "EpochDigest", "FromBatches", "FromIterable", "LengthBuckets",
+    "Order", "PagedDataset", "Pages", "Plan", "Position", "QuasiRandom", "Remainder", "Schedule", "Sequential",
+    "Shuffled", "StateError", "Subset", "Verdict", "Weighted", "World", "as_indices", "describe",
+    "world_from_environment",
+]  # fmt: skip

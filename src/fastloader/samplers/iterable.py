@@ -1,0 +1,140 @@
+"""Orders from any iterable: lists, your own classes, the samplers and batch samplers of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sized
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastloader.samplers.cache import EpochCache
+from fastloader.samplers.checks import checksum, frozen, gathered, inside, positions, whole
+from fastloader.samplers.order import Description
+
+
+def _started(source: Iterable[Any], epoch: int) -> Iterable[Any]:
+    """The iterable, told which epoch begins if it, or the sampler that a batch sampler wraps, wants to know."""
+    for one in (source, getattr(source, "sampler", None)):
+        tell = getattr(one, "set_epoch", None)
+        if tell is not None:
+            tell(epoch)
+    return source
+
+
+def _refuse_one_shot(source: Iterable[Any]) -> None:
+    if not hasattr(source, "__iter__"):
+        raise TypeError(f"{type(source).__name__} can't be iterated over")
+    if hasattr(source, "__next__"):  # an iterator; calling iter() to see would already start a sampler
+        raise TypeError(
+            f"a {type(source).__name__} can be gone through once, and every epoch does so anew; give a list, or an "
+            "object whose __iter__ begins again"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FromIterable:
+    """The sample numbers an iterable gives, for instance one of torch's samplers.
+
+    It is gone through once an epoch, after a call of its ``set_epoch(epoch)`` where it has one, and the numbers are
+    kept (8 bytes each, for the last two epochs). So it must end, and give as many each time. An epoch is resumed by
+    going through it again: that needs an iterable that gives the same for the same epoch, on all ranks. A saved
+    position knows a checksum of its epoch, and refuses another order.
+
+    ``dataset_length`` bounds the numbers.
+    """
+
+    source: Iterable[int]
+    dataset_length: int
+    _orders: EpochCache[NDArray[np.int64]] = field(default_factory=EpochCache, init=False, repr=False)
+    _lengths: EpochCache[int] = field(default_factory=EpochCache, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _refuse_one_shot(self.source)
+        object.__setattr__(self, "dataset_length", whole("dataset_length", self.dataset_length))
+
+    def __len__(self) -> int:
+        if isinstance(self.source, Sized):
+            return len(self.source)
+        return self._lengths.get(0, lambda _: len(self._orders.get(0, self._gathered)))
+
+    def samples(self, epoch: int, first: int, count: int) -> NDArray[np.int64]:
+        """A copy of this part of the epoch."""
+        return self._order(epoch)[positions(len(self), first, count)]
+
+    def _order(self, epoch: int) -> NDArray[np.int64]:
+        length = len(self)  # first, as it may have to go through an epoch of its own
+        return self._orders.get(epoch, lambda _: self._checked(epoch, length))
+
+    def _checked(self, epoch: int, length: int) -> NDArray[np.int64]:
+        # One more than there should be is enough to see that there are too many, even if they never end.
+        found = self._gathered(epoch, length + 1)
+        if len(found) != length:
+            some = f"more than {length}" if len(found) > length else str(len(found))
+            raise ValueError(
+                f"{type(self.source).__name__} gave {some} sample numbers in epoch {epoch}, and {length} were announced"
+            )
+        return found
+
+    def _gathered(self, epoch: int, at_most: int | None = None) -> NDArray[np.int64]:
+        name = type(self.source).__name__
+        found = gathered(name, islice(_started(self.source, epoch), at_most))
+        inside(f"{name}, number ", found, self.dataset_length)
+        return frozen(found)
+
+    def describe(self, epoch: int | None = None) -> Description:
+        """Class and length of the iterable; of an epoch also the checksum."""
+        own: Description = {
+            "kind": "iterable", "dataset": self.dataset_length, "source": type(self.source).__name__,
+            "length": len(self),
+        }  # fmt: skip
+        return own if epoch is None else own | {"order": checksum(self._order(epoch))}
+
+
+class _Batches(NamedTuple):
+    samples: NDArray[np.int64]
+    edges: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FromBatches:
+    """The batches an iterable of lists of sample numbers gives, for instance torch's ``BatchSampler``.
+
+    What ``FromIterable`` says holds here too, but the number of batches may differ from epoch to epoch.
+    """
+
+    source: Iterable[Iterable[int]]
+    dataset_length: int
+    _epochs: EpochCache[_Batches] = field(default_factory=EpochCache, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _refuse_one_shot(self.source)
+        object.__setattr__(self, "dataset_length", whole("dataset_length", self.dataset_length))
+
+    def num_batches(self, epoch: int) -> int:
+        """As many as the iterable gave."""
+        return len(self._epochs.get(epoch, self._gathered).edges) - 1
+
+    def batch(self, epoch: int, number: int) -> NDArray[np.int64]:
+        """A copy of one batch."""
+        samples, edges = self._epochs.get(epoch, self._gathered)
+        positions(len(edges) - 1, number, 1)
+        return samples[edges[number] : edges[number + 1]].copy()
+
+    def _gathered(self, epoch: int) -> _Batches:
+        name = type(self.source).__name__
+        batches = [np.zeros(0, np.int64)]
+        for number, batch in enumerate(_started(self.source, epoch)):
+            batches.append(gathered(f"{name}, batch {number}", batch))
+            inside(f"{name}, batch {number}, number ", batches[-1], self.dataset_length)
+        edges = np.cumsum([len(batch) for batch in batches])
+        return _Batches(frozen(np.concatenate(batches)), frozen(edges))
+
+    def describe(self, epoch: int | None = None) -> Description:
+        """Class of the iterable; of an epoch also the checksum."""
+        own: Description = {
+            "kind": "batches", "dataset": self.dataset_length, "source": type(self.source).__name__
+        }  # fmt: skip
+        return own if epoch is None else own | {"order": checksum(*self._epochs.get(epoch, self._gathered))}
