@@ -30,6 +30,7 @@ from fastloader.fields import (
 from fastloader.loader import DataLoader
 from fastloader.reader import DatasetReader
 from fastloader.reader import open_dataset as open
+from fastloader.samplers import EpochDigest, StateError
 from fastloader.types import TypeId
 from fastloader.verify import verify
 from fastloader.writer import DatasetWriter, concatenate
@@ -38,8 +39,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BatchDecoder", "BytesField", "ChecksumError", "DataLoader", "DatasetReader", "DatasetWriter", "DecodeError",
-    "Decoder", "Encoded", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "JPEGImageField",
-    "JSONField", "KeyNotFoundError", "NDArrayField", "NotFoundError", "PNGImageField", "PayloadBatch",
-    "RawImageField", "SampleError", "StoreError", "TypeId", "UnknownTypeError", "concatenate", "open",
+    "Decoder", "Encoded", "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField",
+    "JPEGImageField", "JSONField", "KeyNotFoundError", "NDArrayField", "NotFoundError", "PNGImageField", "PayloadBatch",
+    "RawImageField", "SampleError", "StateError", "StoreError", "TypeId", "UnknownTypeError", "concatenate", "open",
     "register_type", "verify",
 ]  # fmt: skip

@@ -114,6 +114,7 @@ class DatasetWriter:
         self._samples: list[list[Any]] = []
         self._sample_keys: list[bytes] = []
         self._bytes = 0
+        self._process = os.getpid()
         self._closed = False
 
     def write_sample(self, sample: SampleLike, key: Key | None = None) -> None:
@@ -204,7 +205,8 @@ class DatasetWriter:
             self.abort()
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
+        # A forked child that drops its copy must not take the parent's file away.
+        if not getattr(self, "_closed", True) and self._process == os.getpid():
             with contextlib.suppress(Exception):
                 self.abort()
             warnings.warn("a DatasetWriter was never closed; nothing was published", ResourceWarning, stacklevel=1)
