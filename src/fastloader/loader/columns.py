@@ -89,7 +89,8 @@ class Column:
     def engine_plan(self) -> tuple[int, int, int, int]:
         """The plan as the engine takes it."""
         plan = self.decoder.plan
-        return _KINDS[plan.kind], self.metadata_type.itemsize, plan.row_bytes, plan.image
+        row_bytes = min(plan.row_bytes, 2**63 - 1)  # a claim past that fits no payload either
+        return _KINDS[plan.kind], self.metadata_type.itemsize, row_bytes, plan.image
 
     def source(
         self, dataset: Dataset, shard: int
