@@ -34,6 +34,7 @@ from fastloader.formats.fld.layout import (
     Kind,
 )
 from fastloader.formats.fld.spill import Spill, SpillFile
+from fastloader.formats.fld.staging import Staging
 from fastloader.stores import AtomicFile
 from fastloader.types import Buffer
 
@@ -132,7 +133,7 @@ class FldBuilder:
         self._cursor = (DATA_BEGIN, 0, 0)
         self._file = AtomicFile(path)
         self._at = DATA_BEGIN
-        self._staging = _Staging(self._file, DATA_BEGIN)
+        self._staging = Staging(self._file, DATA_BEGIN)
         self._spills = spills = SpillFile(path)
         self._extents = {i: spills.column() for i in self._with_payload}
         self._metadata = {i: spills.column() for i, s in enumerate(specs) if s.field.metadata_type.itemsize}
@@ -255,8 +256,8 @@ class FldBuilder:
 
     def discard(self) -> None:
         """Forget the file; harmless once it is published."""
+        self._staging.close()
         self._file.discard()
-        self._staging = _Staging(self._file, DATA_BEGIN)
         self._spills.close()
 
     def _finish_pages(self) -> None:
@@ -310,41 +311,6 @@ class FldBuilder:
     def _append(self, data: bytes) -> None:
         self._file.write_at(self._at, data)
         self._at += len(data)
-
-
-class _Staging:
-    """Data on its way to the file, written in aligned pieces: the kernel can then keep them as huge pages."""
-
-    PIECE = 4 << 20
-
-    def __init__(self, file: AtomicFile, at: int) -> None:
-        self._file = file
-        self._at = at
-        self._buffer: NDArray[np.uint8] = np.empty(0, np.uint8)
-        self._used = 0
-
-    def room(self, size: int) -> NDArray[np.uint8]:
-        """The next ``size`` bytes, for the caller to fill before the next call."""
-        if self._used + size > len(self._buffer):
-            self._write(self._used - (self._at + self._used) % self.PIECE)
-            if self._used + size > len(self._buffer):
-                grown = np.empty(max(3 * self.PIECE, self._used + size), np.uint8)
-                grown[: self._used] = self._buffer[: self._used]
-                self._buffer = grown
-        self._used += size
-        return self._buffer[self._used - size : self._used]
-
-    def flush(self) -> None:
-        """Write all of it."""
-        self._write(self._used)
-        self._buffer = np.empty(0, np.uint8)
-
-    def _write(self, size: int) -> None:
-        if size > 0:
-            self._file.write_at(self._at, self._buffer[:size])
-            self._buffer[: self._used - size] = self._buffer[size : self._used].copy()
-            self._at += size
-            self._used -= size
 
 
 class _Bits:
