@@ -104,7 +104,7 @@ class BytesField(Field):
 
     def encode(self, value: Any) -> Encoded:
         """Takes bytes, a uint8 array, or any other buffer: bytearray, memoryview, mmap."""
-        return Encoded(payload=self.prepare(value))
+        return Encoded((), value if type(value) is bytes else self.prepare(value))
 
     def get_decoder_class(self) -> type[Decoder]:
         """Reads bytes."""

@@ -126,7 +126,7 @@ class DatasetWriter:
         try:
             number = self._base + self.num_samples
             values, size = self._take(sample, number)
-            self._add(values, size, self._fresh_key(key, number))
+            self._add(values, size, self._fresh_key(key, number) if self._keyed or key is not None else None)
         except BaseException as error:
             # Samples in flight may be gone with it. Going on would publish a dataset with a hole.
             self._failure = error
@@ -227,7 +227,7 @@ class DatasetWriter:
 
     def _take(self, sample: SampleLike, number: int) -> tuple[list[Any], int]:
         """The sample's values in field order, in our own memory, and about how many bytes of it."""
-        if isinstance(sample, Mapping):
+        if type(sample) is dict or isinstance(sample, Mapping):  # asking for the type alone is quick
             if sample.keys() != self._known:
                 raise _wrong_names(set(sample), set(self._known), number)
             raw = [sample[name] for name in self._names]
