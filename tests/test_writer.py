@@ -923,3 +923,17 @@ def test_a_forked_child_that_drops_the_writer_leaves_the_parents_file(tmp_path):
     writer.write_many(samples(10))
     writer.close()
     assert len(fl.open(tmp_path / "x.fld")) == 20
+
+
+def test_threads_are_used_by_default_where_they_pay(tmp_path):
+    def threads(fields, **options):
+        with fl.DatasetWriter(tmp_path / "x.fld", fields, **options) as writer:
+            for i in range(600):
+                writer.write_sample([bytes(100)] if "b" in fields else [np.full((8, 8, 3), i % 251, np.uint8)])
+            return sum(t.name.startswith("fastloader-writer") for t in threading.enumerate())
+
+    plain, image = {"b": fl.BytesField()}, {"i": fl.JPEGImageField()}
+    assert threads(plain) == threads(image, num_workers=0) == 0
+    assert threads(plain, num_workers=1) == threads(image, num_workers=1) == 1
+    assert threads(plain, compression="zstd") >= 1
+    assert threads(image) >= 1

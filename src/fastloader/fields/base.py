@@ -102,6 +102,8 @@ class Field(ABC):
 
     type_id: ClassVar[int] = 0
     has_payload: ClassVar[bool] = True
+    worth_a_thread: ClassVar[bool] = True
+    """Whether encoding takes long enough, without the GIL, that the writer should do it in threads by default."""
 
     @property
     def metadata_type(self) -> np.dtype[Any]:

@@ -33,6 +33,7 @@ class IntField(Field):
 
     type_id: ClassVar[int] = TypeId.INT
     has_payload: ClassVar[bool] = False
+    worth_a_thread: ClassVar[bool] = False
 
     @property
     def metadata_type(self) -> np.dtype[Any]:
@@ -57,6 +58,7 @@ class FloatField(Field):
 
     type_id: ClassVar[int] = TypeId.FLOAT
     has_payload: ClassVar[bool] = False
+    worth_a_thread: ClassVar[bool] = False
 
     @property
     def metadata_type(self) -> np.dtype[Any]:
@@ -91,6 +93,7 @@ class BytesField(Field):
     """Bytes of any length. Batches are lists of ``bytes``."""
 
     type_id: ClassVar[int] = TypeId.BYTES
+    worth_a_thread: ClassVar[bool] = False
 
     def prepare(self, value: Any) -> bytes:
         """The bytes, in our own memory."""
@@ -151,6 +154,7 @@ class JSONField(Field):
     """
 
     type_id: ClassVar[int] = TypeId.JSON
+    worth_a_thread: ClassVar[bool] = False
 
     def prepare(self, value: Any) -> bytes:
         """Serialised at once, so later changes to the value do not matter."""

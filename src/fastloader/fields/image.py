@@ -109,6 +109,7 @@ class RawImageField(Field):
     dtype: str = "uint8"
 
     type_id: ClassVar[int] = TypeId.IMAGE_RAW
+    worth_a_thread: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _make_whole(self, "height", "width", "channels")

@@ -137,6 +137,7 @@ class NDArrayField(Field):
     """
 
     type_id: ClassVar[int] = TypeId.NDARRAY
+    worth_a_thread: ClassVar[bool] = False
 
     np_dtype: np.dtype[Any]
     shape: tuple[int | None, ...] | None

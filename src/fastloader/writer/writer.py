@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, Self
 
 from fastloader.errors import SampleError
 from fastloader.fields import Field
-from fastloader.formats.fld import Chunk, Dataset
+from fastloader.formats.fld import Chunk, Dataset, FieldSpec
 from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE
 from fastloader.formats.fld.target import AppendTarget, FileTarget, FolderTarget, Target
 from fastloader.progress import progress
@@ -52,8 +52,8 @@ class DatasetWriter:
 
     ``path`` becomes one file, or a folder of shards when ``shard_size`` is given: bytes of payloads a shard (of table
     rows, where samples have no payload bytes). Nothing appears there before ``close``; leaving the block by an
-    exception leaves what was there before. Values are encoded in ``num_workers`` threads (``None``: one a core, 0: in
-    the caller's), in order: the bytes written do not depend on it.
+    exception leaves what was there before. Values are encoded in ``num_workers`` threads (``None``: one a core where
+    a field's encoding or compression is worth it, 0: in the caller's), in order: the bytes written do not depend on it.
 
     A sample that can't be written ends the writing, whatever is wrong with it: the ``SampleError`` names sample and
     field, every later call raises it again, and nothing is published. To leave out bad samples, check them before.
@@ -85,9 +85,10 @@ class DatasetWriter:
         limit = None if shard_size is None else parse_size(shard_size, "shard_size")
         if limit is not None and limit < 1:
             raise ValueError(f"shard_size={shard_size!r}: at least one byte")
-        workers = worker_count("num_workers", (os.cpu_count() or 1) if num_workers is None else num_workers)
+        given_workers = None if num_workers is None else worker_count("num_workers", num_workers)
         existing = Dataset(target_path) if mode == "a" and target_path.exists() else None
         self._specs = make_specs(fields, compression, existing)
+        workers = _default_workers(self._specs) if given_workers is None else given_workers
         self._keyed = keys or (existing is not None and existing.has_keys)
         if existing is not None and keys and not existing.has_keys:
             raise ValueError(f"{target_path}: the samples there have no keys, so these can't have any either")
@@ -336,3 +337,9 @@ def _size_of(value: Any) -> int:
     if isinstance(value, list | tuple):
         return sum(map(_size_of, value))
     return getattr(value, "nbytes", 64)
+
+
+def _default_workers(specs: Sequence[FieldSpec]) -> int:
+    """One a core for work that leaves the GIL alone; plain copying is quicker done in place."""
+    worthwhile = any(spec.codec or spec.field.worth_a_thread for spec in specs)
+    return (os.cpu_count() or 1) if worthwhile else 0
