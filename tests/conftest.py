@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
 NOT_RUN = ("skipped", "xfailed")
+
+
+def pytest_configure() -> None:
+    """Ctrl-C reaches the programs that tests start, even where the run itself was started with SIGINT ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def in_ci() -> bool:
