@@ -9,7 +9,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <algorithm>
 #include <memory>
 
 #include "codec.h"
@@ -460,10 +459,20 @@ void bind_keys(nb::module_& m) {
        nb::sig("def lay_slots(hashes: Buffer, samples: Buffer, homes: int, next: int, base: int, out: Buffer) -> int"));
 }
 
+// How the engine reads: the mode, memory for it, and the unit of a read.
+using IoOptions = std::tuple<int, std::size_t, std::uint64_t>;
+
+fl::ReadOptions read_options(const IoOptions& given) {
+    const auto [mode, memory, unit] = given;
+    if (mode < 0 || mode > static_cast<int>(fl::ReadMode::populate)) throw nb::value_error("no such way to read");
+    if (unit & (unit - 1)) throw nb::value_error("a unit is a power of two");
+    return {static_cast<fl::ReadMode>(mode), memory, unit};
+}
+
 struct BoundEngine {
     BoundEngine(const std::vector<std::tuple<int, std::size_t, std::size_t, int>>& columns, std::size_t threads,
-                std::size_t slots)
-        : engine(plans(columns), threads, slots) {}
+                std::size_t slots, const IoOptions& io)
+        : owned(new fl::Engine(plans(columns), threads, slots, read_options(io))), engine(*owned) {}
 
     static std::vector<fl::ColumnPlan> plans(const std::vector<std::tuple<int, std::size_t, std::size_t, int>>& columns) {
         std::vector<fl::ColumnPlan> plans;
@@ -478,7 +487,8 @@ struct BoundEngine {
     }
 
     std::vector<nb::object> held;  // what the engine points into; outlives it, as members end in reverse order
-    fl::Engine engine;
+    std::unique_ptr<fl::Engine, fl::Engine::Abandon> owned;
+    fl::Engine& engine;
 };
 
 // An array over a slot's memory that keeps the slot out of the ring.
@@ -515,9 +525,11 @@ nb::tuple to_python(const fl::FinishedBatch& batch, const std::vector<fl::Column
 
 void bind_engine(nb::module_& m) {
     nb::class_<BoundEngine>(m, "Engine")
-        .def(nb::init<const std::vector<std::tuple<int, std::size_t, std::size_t, int>>&, std::size_t, std::size_t>(),
-             "columns"_a, "threads"_a, "slots"_a)
-        .def("add_source", [](BoundEngine& e, nb::list columns) {
+        .def(nb::init<const std::vector<std::tuple<int, std::size_t, std::size_t, int>>&, std::size_t, std::size_t,
+                      const IoOptions&>(),
+             "columns"_a, "threads"_a, "slots"_a, "io"_a = IoOptions{0, 0, 0})
+        .def("add_source", [](BoundEngine& e, nb::list columns,
+                              const std::tuple<std::string, std::uint64_t, std::uint64_t>& file) {
             std::vector<fl::ColumnSource> source;
             for (nb::handle one : columns) {
                 const auto tables = nb::cast<nb::tuple>(one);
@@ -533,10 +545,14 @@ void bind_engine(nb::module_& m) {
                 source.push_back(column);
             }
             e.held.push_back(nb::borrow(columns));
-            return e.engine.add_source(std::move(source));
-        }, "columns"_a,
-           nb::sig("def add_source(self, columns: list[tuple[Table | None, Table | None, Payloads | None]]) -> int"))
-        .def("submit", [](BoundEngine& e, nb::object which, nb::object rows) {
+            fl::FileName name{std::get<0>(file), std::get<1>(file), std::get<2>(file), {}};
+            for (const auto& column : source)
+                if (column.payloads) name.mapped = column.payloads->file();
+            return e.engine.add_source(std::move(source), std::move(name));
+        }, "columns"_a, "file"_a = std::tuple<std::string, std::uint64_t, std::uint64_t>{},
+           nb::sig("def add_source(self, columns: list[tuple[Table | None, Table | None, Payloads | None]], "
+                   "file: tuple[str, int, int] = ('', 0, 0)) -> int"))
+        .def("submit", [](BoundEngine& e, nb::object which, nb::object rows, bool fill) {
             Buffer given(rows);
             const auto numbers = given.as<std::int64_t>();
             std::vector<std::int32_t> sources;
@@ -545,8 +561,13 @@ void bind_engine(nb::module_& m) {
                 const auto span = buffer.as<std::int32_t>();
                 sources.assign(span.begin(), span.end());
             }
-            return e.engine.submit(std::move(sources), {numbers.begin(), numbers.end()});
-        }, "which"_a.none(), "rows"_a, nb::sig("def submit(self, which: Buffer | None, rows: Buffer) -> int"))
+            return e.engine.submit(std::move(sources), {numbers.begin(), numbers.end()}, fill);
+        }, "which"_a.none(), "rows"_a, "fill"_a = true,
+           nb::sig("def submit(self, which: Buffer | None, rows: Buffer, fill: bool = True) -> int"))
+        .def("fill", [](BoundEngine& e, std::uint64_t ticket) {
+            nb::gil_scoped_release release;
+            e.engine.fill(ticket);
+        }, "ticket"_a)
         .def("wait", [](BoundEngine& e, std::uint64_t ticket) {
             for (;;) {
                 std::optional<fl::FinishedBatch> batch;
@@ -560,13 +581,25 @@ void bind_engine(nb::module_& m) {
         }, "ticket"_a,
            nb::sig("def wait(self, ticket: int) -> tuple[list[tuple[NDArray[np.uint8] | None, NDArray[np.uint8] | None, "
                    "NDArray[np.int64] | None, NDArray[np.uint8] | None]], list[tuple[int, str, str, int, int, int]]]"))
-        .def("forget", [](BoundEngine& e, std::uint64_t ticket) { e.engine.forget(ticket); }, "ticket"_a)
+        .def("forget", [](BoundEngine& e, std::uint64_t ticket) {
+            nb::gil_scoped_release release;
+            e.engine.forget(ticket);
+        }, "ticket"_a)
+        .def("reads", [](const BoundEngine& e) {
+            const auto* reads = e.engine.reads();
+            if (!reads) return std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, double>{};
+            const auto& counts = reads->counts();
+            return std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, double>(
+                counts.reads, counts.bytes, counts.asked, counts.mapped, counts.given_up,
+                static_cast<double>(counts.waiting) * 1e-9);
+        })
         .def("start", [](BoundEngine& e) { e.engine.start(); })
         .def("stop", [](BoundEngine& e) {
             nb::gil_scoped_release release;
             e.engine.stop();
         })
         .def_prop_ro("usable", [](const BoundEngine& e) { return e.engine.usable(); })
+        .def_prop_ro("slot_bytes", [](const BoundEngine& e) { return e.engine.slot_bytes(); })
         .def_prop_ro("slots_made", [](const BoundEngine& e) { return e.engine.slots_made(); })
         .def("times", [](const BoundEngine& e) {
             std::vector<std::tuple<double, double>> seconds;
@@ -575,6 +608,10 @@ void bind_engine(nb::module_& m) {
                                      static_cast<double>(e.engine.times(i).read) * 1e-9);
             return seconds;
         });
+}
+
+void bind_reads(nb::module_& m) {
+    m.def("has_uring", &fl::has_uring);
 }
 
 void bind_orders(nb::module_& m) {
@@ -641,6 +678,7 @@ NB_MODULE(_native, m) {
     bind_images(m);
     bind_keys(m);
     bind_engine(m);
+    bind_reads(m);
     bind_orders(m);
     bind_placement(m);
 }

@@ -22,6 +22,15 @@ constexpr std::size_t kTaskImages = 4;       // images decoded a task
 
 }  // namespace
 
+// A payload's stored bytes that were read ahead: where they lie in the file, and the number of their range.
+struct Near {
+    std::uint64_t offset = 0;
+    std::uint64_t size = 0;
+    std::size_t range = 0;
+    const std::uint8_t* bytes = nullptr;
+    std::shared_ptr<Failure> failure;
+};
+
 struct Engine::Job {
     std::uint64_t ticket = 0;
     std::vector<std::int32_t> which;
@@ -29,12 +38,26 @@ struct Engine::Job {
     std::shared_ptr<const SourceList> sources;
     std::shared_ptr<Slot> slot;
     std::vector<std::vector<Located>> located;
+    bool wanted = false;  // a slot may be filled
+    bool near = false;    // its bytes were read, or need not be
+    std::shared_ptr<ReadAhead::Loan> loan;
+    std::vector<std::vector<Near>> bytes;  // by column and row; empty where nothing was read
     std::atomic<std::size_t> pending{1};
     std::mutex mutex;  // guards failures
     std::vector<BatchFailure> failures;
     bool done = false;
 
     std::size_t source(std::size_t i) const { return which.empty() ? 0 : static_cast<std::size_t>(which[i]); }
+
+    // The payload of this row, with the bytes that were read ahead. Throws what went wrong with reading them.
+    PayloadRow payload(std::size_t column, std::size_t i) const {
+        const PayloadRow row{(*sources)[source(i)][column].payloads, static_cast<std::uint64_t>(rows[i])};
+        if (bytes.empty() || bytes[column].empty()) return row;
+        const auto& near = bytes[column][i];
+        if (near.failure) throw *near.failure;
+        if (!near.bytes) return row;
+        return {row.source, row.row, Bytes(near.bytes, near.size), near.offset};
+    }
 
     void fail(std::size_t column, std::size_t row, Failure failure) {
         failure.position = static_cast<std::int64_t>(row);
@@ -44,13 +67,17 @@ struct Engine::Job {
     }
 };
 
-Engine::Engine(std::vector<ColumnPlan> columns, std::size_t threads, std::size_t slots)
+Engine::Engine(std::vector<ColumnPlan> columns, std::size_t threads, std::size_t slots, ReadOptions reads)
     : columns_(std::move(columns)),
       times_(std::make_unique<ColumnTimes[]>(columns_.size())),
       ring_(std::make_shared<Ring>(columns_.size(), slots)),
       process_(getpid()),
       sources_(std::make_shared<const SourceList>()),
-      threads_wanted_(std::max<std::size_t>(threads, 1)) {}
+      threads_wanted_(std::max<std::size_t>(threads, 1)) {
+    const bool payloads = std::any_of(columns_.begin(), columns_.end(),
+                                      [](const ColumnPlan& plan) { return plan.kind != ColumnPlan::Kind::rows; });
+    if (reads.mode != ReadMode::mmap && payloads) reads_ = std::make_unique<ReadAhead>(reads);
+}
 
 void Engine::start() {
     if (!usable()) throw Failure("process", "this engine belongs to another process");
@@ -60,18 +87,17 @@ void Engine::start() {
     for (std::size_t i = 0; i < threads_wanted_; ++i) threads_.emplace_back([this] { work(); });
 }
 
-Engine::~Engine() {
-    if (usable()) {
-        stop();
-        return;
-    }
-    for (auto& thread : threads_) thread.detach();  // they exist in the parent alone
+Engine::~Engine() { stop(); }
+
+void Engine::Abandon::operator()(Engine* engine) const {
+    if (engine->usable()) delete engine;
 }
 
 bool Engine::usable() const { return getpid() == process_; }
 
-std::size_t Engine::add_source(std::vector<ColumnSource> source) {
+std::size_t Engine::add_source(std::vector<ColumnSource> source, FileName file) {
     if (source.size() != columns_.size()) throw Failure("format", "one source a column");
+    if (reads_) reads_->add_file(std::move(file));  // numbered as sources are
     std::lock_guard lock(mutex_);
     auto grown = std::make_shared<SourceList>(*sources_);
     grown->push_back(std::move(source));
@@ -79,7 +105,7 @@ std::size_t Engine::add_source(std::vector<ColumnSource> source) {
     return grown->size() - 1;
 }
 
-std::uint64_t Engine::submit(std::vector<std::int32_t> which, std::vector<std::int64_t> rows) {
+std::uint64_t Engine::submit(std::vector<std::int32_t> which, std::vector<std::int64_t> rows, bool fill) {
     if (!usable()) throw Failure("process", "this engine's threads are in another process");
     auto job = std::make_shared<Job>();
     job->which = std::move(which);
@@ -94,10 +120,86 @@ std::uint64_t Engine::submit(std::vector<std::int32_t> which, std::vector<std::i
             if (job->source(i) >= sources_->size()) throw Failure("index", "no such source");
         job->ticket = next_++;
         jobs_[job->ticket] = job;
-        queue_[job->ticket].push_back({job, columns_.size(), 0, 0});
+        job->wanted = fill;
+        job->near = !reads_ || !reads_->looks();
+        if (!job->near)
+            unread_.push_back(job);
+        else
+            enqueue(job);
     }
     work_.notify_one();
     return job->ticket;
+}
+
+// Ready to be prepared, once it is both wanted and near; the lock is held.
+void Engine::enqueue(const std::shared_ptr<Job>& job) {
+    if (job->wanted && job->near) queue_[job->ticket].push_back({job, columns_.size(), 0, 0});
+}
+
+void Engine::fill(std::uint64_t ticket) {
+    std::shared_ptr<ReadAhead::Loan> loan;
+    {
+        std::lock_guard lock(mutex_);
+        const auto found = jobs_.find(ticket);
+        if (found == jobs_.end()) throw Failure("index", "no such batch, or it was taken already");
+        const auto& job = found->second;
+        if (job->wanted) return;
+        job->wanted = true;
+        loan = job->loan;
+        enqueue(job);
+    }
+    work_.notify_one();
+    if (loan) reads_->hurry(*loan);
+}
+
+// Asks for the stored bytes of all payloads of a batch. What can't be looked up here is found out again, and told, when
+// the batch is prepared.
+void Engine::read_ahead(const std::shared_ptr<Job>& job) {
+    std::vector<ReadAhead::Range> ranges;
+    const std::size_t samples = job->rows.size();
+    std::vector<std::vector<Near>> bytes(columns_.size());
+    std::vector<Extent> extents(samples);
+    for (std::size_t column = 0; column < columns_.size(); ++column) {
+        if (columns_[column].kind == ColumnPlan::Kind::rows) continue;
+        const auto source = [&](std::size_t i) { return (*job->sources)[job->source(i)][column].payloads; };
+        const auto began = now();
+        try {
+            gather_rows(samples, sizeof(Extent),
+                        [&](std::size_t i) { return TableRow{&source(i)->extents(), std::uint64_t(job->rows[i])}; },
+                        reinterpret_cast<std::uint8_t*>(extents.data()));
+        } catch (const Failure&) {
+            continue;
+        }
+        bytes[column].resize(samples);
+        for (std::size_t i = 0; i < samples; ++i) {
+            if (!extents[i].size || !source(i)->inside(extents[i])) continue;
+            bytes[column][i] = {extents[i].pointer, extents[i].size, ranges.size() + 1, nullptr, nullptr};
+            ranges.push_back({job->source(i), extents[i].pointer, extents[i].size});
+        }
+        times_[column].locate += now() - began;
+    }
+    if (ranges.empty() || !reads_->worth_reading(ranges)) return loaded(job);
+    job->bytes = std::move(bytes);
+    const auto loan = reads_->prepare(std::move(ranges), [this, weak = std::weak_ptr(job)] {
+        if (const auto there = weak.lock()) loaded(there);
+    });
+    bool urgent = false;
+    {
+        std::lock_guard lock(mutex_);
+        job->loan = loan;
+        urgent = job->wanted;
+    }
+    if (urgent) reads_->hurry(*loan);
+    reads_->ask(*loan);
+}
+
+void Engine::loaded(const std::shared_ptr<Job>& job) {
+    {
+        std::lock_guard lock(mutex_);
+        job->near = true;
+        if (!stopping_ && jobs_.contains(job->ticket)) enqueue(job);
+    }
+    work_.notify_one();
 }
 
 std::optional<FinishedBatch> Engine::wait(std::uint64_t ticket, int milliseconds) {
@@ -117,24 +219,42 @@ std::optional<FinishedBatch> Engine::wait(std::uint64_t ticket, int milliseconds
 }
 
 void Engine::forget(std::uint64_t ticket) {
+    if (!usable()) return;
+    std::shared_ptr<Job> job;  // ends after the lock: giving up a loan may wake other batches
+    std::vector<Task> tasks;
     std::lock_guard lock(mutex_);
-    queue_.erase(ticket);
-    jobs_.erase(ticket);  // the slot goes back when the last running task lets go of the job
+    if (const auto found = queue_.find(ticket); found != queue_.end()) {
+        tasks = std::move(found->second);
+        queue_.erase(found);
+    }
+    std::erase_if(unread_, [&](const auto& one) { return one->ticket == ticket; });
+    if (const auto found = jobs_.find(ticket); found != jobs_.end()) {
+        job = found->second;  // the slot goes back when the last running task lets go of the job
+        jobs_.erase(found);
+    }
 }
 
 void Engine::stop() {
+    decltype(queue_) queue;
+    decltype(jobs_) jobs;
     {
         std::lock_guard lock(mutex_);
         stopping_ = true;
-        queue_.clear();
+        queue.swap(queue_);
+        unread_.clear();
     }
     work_.notify_all();
     done_.notify_all();
     for (auto& thread : threads_)
         if (thread.joinable()) thread.join();
     threads_.clear();
-    std::lock_guard lock(mutex_);
-    jobs_.clear();
+    {
+        std::lock_guard lock(mutex_);
+        jobs.swap(jobs_);
+    }
+    queue.clear();
+    jobs.clear();
+    if (reads_) reads_->stop();
 }
 
 void Engine::work() {
@@ -143,8 +263,15 @@ void Engine::work() {
         Task task;
         {
             std::unique_lock lock(mutex_);
-            work_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
+            work_.wait(lock, [&] { return stopping_ || !queue_.empty() || !unread_.empty(); });
             if (stopping_) return;
+            if (!unread_.empty()) {
+                const auto job = std::move(unread_.front());
+                unread_.pop_front();
+                lock.unlock();
+                read_ahead(job);
+                continue;
+            }
             const auto oldest = queue_.begin();
             task = std::move(oldest->second.back());
             oldest->second.pop_back();
@@ -180,14 +307,26 @@ void Engine::run(const Task& task) {
 }
 
 void Engine::finish(const std::shared_ptr<Job>& job) {
+    job->loan.reset();
+    const auto bytes = job->slot->bytes();
     {
         std::lock_guard lock(mutex_);
+        slot_bytes_ = std::max<std::size_t>(slot_bytes_, bytes);
         job->done = true;
     }
     done_.notify_all();
 }
 
 std::vector<Engine::Task> Engine::prepare(const std::shared_ptr<Job>& job) {
+    for (auto& column : job->bytes)
+        for (auto& one : column) {
+            if (!one.range) continue;
+            try {
+                one.bytes = job->loan->bytes(one.range - 1);
+            } catch (const Failure& failure) {
+                one.failure = std::make_shared<Failure>(failure);
+            }
+        }
     job->slot = Ring::acquire(ring_);
     job->located.resize(columns_.size());
     std::vector<Task> tasks;
@@ -252,7 +391,7 @@ std::vector<Located> Engine::look_up(Job& job, std::size_t column, std::uint8_t*
                     metadata);
     if (plan.kind == ColumnPlan::Kind::rows) return {};
     auto located = locate_rows(
-        samples, [&](std::size_t i) { return valid[i] ? PayloadRow{source(i).payloads, row(i)} : PayloadRow{}; });
+        samples, [&](std::size_t i) { return valid[i] ? job.payload(column, i) : PayloadRow{}; });
     for (std::size_t i = 0; i < samples; ++i)
         if (valid[i]) check_payload(plan, located[i].extent, metadata + i * plan.metadata_size);
     return located;
@@ -275,9 +414,11 @@ std::vector<Located> Engine::look_up_singly(Job& job, std::size_t column, std::u
             if (!present(job, column, i, source)) continue;
             if (mine) source.metadata->copy(row, 1, mine);
             if (!payloads) continue;
-            const auto extent = source.payloads->extent(row);
+            const auto payload = job.payload(column, i);
+            const auto extent = source.payloads->unchecked_extent(row);
+            source.payloads->check(extent, payload.of(extent));
             check_payload(plan, extent, mine);
-            located[i] = {source.payloads, extent};
+            located[i] = {source.payloads, extent, payload.of(extent)};
         } catch (const Failure& failure) {
             if (mine) std::memset(mine, 0, plan.metadata_size);
             job.fail(column, i, failure);
@@ -328,7 +469,8 @@ void Engine::fill_rows(Job& job, std::size_t column, std::size_t begin, std::siz
     const auto& located = job.located[column];
     thread_local std::vector<std::uint8_t> scratch;
     for (std::size_t i = begin; i < end; ++i) {
-        if (i + 2 < end && located[i + 2].source) located[i + 2].source->prefetch(located[i + 2].extent);
+        if (i + 2 < end && located[i + 2].source)
+            located[i + 2].source->prefetch(located[i + 2].extent, located[i + 2].there);
         const bool fixed = plan.kind == ColumnPlan::Kind::fixed;
         const auto from = fixed ? i * plan.row_bytes : static_cast<std::size_t>(out.offsets[i]);
         const auto size = fixed ? plan.row_bytes : static_cast<std::size_t>(out.offsets[i + 1]) - from;
@@ -339,9 +481,9 @@ void Engine::fill_rows(Job& job, std::size_t column, std::size_t begin, std::siz
                 if (size) std::memset(to.data(), 0, size);
             } else if (plan.kind == ColumnPlan::Kind::image) {
                 const auto shape = load<ImageShape>(out.metadata.data() + i * plan.metadata_size);
-                image_decode(plan.image, source->load(located[i].extent, scratch), shape, to);
+                image_decode(plan.image, source->load(located[i].extent, scratch, located[i].there), shape, to);
             } else {
-                source->read(located[i].extent, to);
+                source->read(located[i].extent, to, located[i].there);
             }
         } catch (const Failure& failure) {
             if (size) std::memset(to.data(), 0, size);

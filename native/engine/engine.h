@@ -1,9 +1,11 @@
 // Batches made by threads that know no Python. A batch is submitted as (source, row) pairs and waited for by its ticket;
 // in between, workers look up extents, read, check, decompress and decode every field straight into the batch's slot.
+// Where bytes come from disk, a batch may be submitted long before it is filled: only its reads go ahead.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "payloads.h"
+#include "readahead.h"
 #include "slot.h"
 
 namespace fl {
@@ -57,16 +60,19 @@ struct ColumnTimes {
 
 class Engine {
 public:
-    Engine(std::vector<ColumnPlan> columns, std::size_t threads, std::size_t slots);
+    Engine(std::vector<ColumnPlan> columns, std::size_t threads, std::size_t slots, ReadOptions reads = {});
     ~Engine();
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
 
     // A file whose rows batches may name from now on, one ColumnSource a column; returns its number.
-    std::size_t add_source(std::vector<ColumnSource> source);
+    std::size_t add_source(std::vector<ColumnSource> source, FileName file = {});
 
-    // `which` gives the source of each row; empty means source 0.
-    std::uint64_t submit(std::vector<std::int32_t> which, std::vector<std::int64_t> rows);
+    // `which` gives the source of each row; empty means source 0. Without `fill` only its bytes are brought near.
+    std::uint64_t submit(std::vector<std::int32_t> which, std::vector<std::int64_t> rows, bool fill = true);
+
+    // The batch is wanted now: it gets a slot and is made.
+    void fill(std::uint64_t ticket);
 
     // The batch, once it is done; nothing if `milliseconds` pass before. Each ticket is given out once.
     std::optional<FinishedBatch> wait(std::uint64_t ticket, int milliseconds);
@@ -79,12 +85,18 @@ public:
     void start();
     void stop();
 
-    // In a forked child the threads are not there.
+    // In a forked child the threads are not there, nor whoever held the locks, nor the kernel's end of the reads: there
+    // an engine must be left alone, and can't even be destroyed.
     bool usable() const;
+    struct Abandon {
+        void operator()(Engine* engine) const;
+    };
 
     const std::vector<ColumnPlan>& columns() const { return columns_; }
     const ColumnTimes& times(std::size_t column) const { return times_[column]; }
     std::size_t slots_made() const { return ring_->made(); }
+    std::size_t slot_bytes() const { return slot_bytes_; }  // of the largest so far
+    ReadAhead* reads() const { return reads_.get(); }
 
 private:
     using SourceList = std::vector<std::vector<ColumnSource>>;
@@ -98,6 +110,9 @@ private:
 
     void work();
     void run(const Task& task);
+    void read_ahead(const std::shared_ptr<Job>& job);
+    void loaded(const std::shared_ptr<Job>& job);
+    void enqueue(const std::shared_ptr<Job>& job);
     std::vector<Task> prepare(const std::shared_ptr<Job>& job);
     static bool present(Job& job, std::size_t column, std::size_t i, const ColumnSource& source);
     static void check_payload(const ColumnPlan& plan, const Extent& extent, const std::uint8_t* metadata);
@@ -116,12 +131,15 @@ private:
     std::condition_variable work_;
     std::condition_variable done_;
     std::shared_ptr<const SourceList> sources_;
+    std::deque<std::shared_ptr<Job>> unread_;           // batches whose reads are not asked for yet; they come first
     std::map<std::uint64_t, std::vector<Task>> queue_;  // by ticket: the oldest batch comes first
     std::map<std::uint64_t, std::shared_ptr<Job>> jobs_;
     std::uint64_t next_ = 0;
     bool stopping_ = true;
     const std::size_t threads_wanted_;
     std::vector<std::thread> threads_;
+    std::atomic<std::size_t> slot_bytes_{0};
+    std::unique_ptr<ReadAhead> reads_;  // null where everything comes from the mapping
 };
 
 }  // namespace fl

@@ -13,15 +13,24 @@ Payloads::Payloads(Bytes file, const Table& extents, std::uint64_t data_begin, s
     if (data_begin > data_end || data_end > file.size()) throw Failure("format", "the data lies outside the file");
 }
 
-Extent Payloads::extent(std::uint64_t row) const {
+Extent Payloads::unchecked_extent(std::uint64_t row) const {
     Extent extent;
     extents_.copy(row, 1, reinterpret_cast<std::uint8_t*>(&extent));
+    return extent;
+}
+
+Extent Payloads::extent(std::uint64_t row) const {
+    const auto extent = unchecked_extent(row);
     check(extent);
     return extent;
 }
 
-void Payloads::check(const Extent& extent) const {
-    if (extent.pointer < data_begin_ || extent.pointer > data_end_ || extent.size > data_end_ - extent.pointer)
+bool Payloads::inside(const Extent& extent) const {
+    return extent.pointer >= data_begin_ && extent.pointer <= data_end_ && extent.size <= data_end_ - extent.pointer;
+}
+
+void Payloads::check(const Extent& extent, const std::uint8_t* there) const {
+    if (!inside(extent))
         throw Failure("extent", "the payload's extent lies outside the data");
     if (extent.codec == Codec::none) {
         if (extent.raw_size != extent.size) throw Failure("extent", "an uncompressed payload with two sizes");
@@ -29,11 +38,11 @@ void Payloads::check(const Extent& extent) const {
     }
     std::array<std::uint8_t, kHeadBytes> head;
     const auto known = std::min<std::size_t>(extent.size, head.size());
-    guarded([&] { std::memcpy(head.data(), unchecked(extent).data(), known); });
+    guarded([&] { std::memcpy(head.data(), unchecked(extent, there).data(), known); });
     try {
         check_ratio({head.data(), known}, extent.size, extent.codec, extent.raw_size);
     } catch (const Failure&) {
-        stored(extent);  // bytes that changed are told as that, not as a frame that never fitted
+        stored(extent, there);  // bytes that changed are told as that, not as a frame that never fitted
         throw;
     }
 }
@@ -46,31 +55,31 @@ void check_sum(const Extent& extent, std::uint32_t computed) {
 
 }  // namespace
 
-Bytes Payloads::stored(const Extent& extent) const {
-    const Bytes bytes = unchecked(extent);
+Bytes Payloads::stored(const Extent& extent, const std::uint8_t* there) const {
+    const Bytes bytes = unchecked(extent, there);
     std::uint32_t computed = 0;
     guarded([&] { computed = crc32c(bytes); });
     check_sum(extent, computed);
     return bytes;
 }
 
-void Payloads::copy(const Extent& extent, std::uint8_t* out) const {
+void Payloads::copy(const Extent& extent, std::uint8_t* out, const std::uint8_t* there) const {
     std::uint32_t computed = 0;
-    guarded([&] { computed = copy_crc32c(out, unchecked(extent)); });
+    guarded([&] { computed = copy_crc32c(out, unchecked(extent, there)); });
     check_sum(extent, computed);
 }
 
-void Payloads::read(const Extent& extent, MutableBytes out) const {
-    if (extent.codec == Codec::none) return copy(extent, out.data());
+void Payloads::read(const Extent& extent, MutableBytes out, const std::uint8_t* there) const {
+    if (extent.codec == Codec::none) return copy(extent, out.data(), there);
     thread_local std::vector<std::uint8_t> packed;
     packed.resize(extent.size);
-    copy(extent, packed.data());
+    copy(extent, packed.data(), there);
     decompress(packed, extent.codec, out);
 }
 
-Bytes Payloads::load(const Extent& extent, std::vector<std::uint8_t>& scratch) const {
+Bytes Payloads::load(const Extent& extent, std::vector<std::uint8_t>& scratch, const std::uint8_t* there) const {
     scratch.resize(extent.raw_size);
-    read(extent, scratch);
+    read(extent, scratch, there);
     return scratch;
 }
 

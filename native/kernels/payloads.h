@@ -29,29 +29,37 @@ public:
 
     // The row's extent, known to lie inside the data. Throws Failure: "index", "table" or "extent".
     Extent extent(std::uint64_t row) const;
+    Extent unchecked_extent(std::uint64_t row) const;
+
+    // In what follows `there` is where the stored bytes were read to, or null: then they are taken from the mapping.
 
     // Throws unless the extent lies inside the data and its sizes make sense.
-    void check(const Extent& extent) const;
+    void check(const Extent& extent, const std::uint8_t* there = nullptr) const;
+    bool inside(const Extent& extent) const;
     const Table& extents() const { return extents_; }
+    Bytes file() const { return file_; }
 
     // The stored bytes, checked. Throws Failure "checksum" besides.
-    Bytes stored(const Extent& extent) const;
+    Bytes stored(const Extent& extent, const std::uint8_t* there = nullptr) const;
 
     // The payload as it was given to the writer, into `out`, which must have raw_size bytes. May also throw "codec".
-    void read(const Extent& extent, MutableBytes out) const;
+    void read(const Extent& extent, MutableBytes out, const std::uint8_t* there = nullptr) const;
 
     // The same into `scratch`. A decoder works on that copy: it can't be left by a jump if the file becomes shorter.
-    Bytes load(const Extent& extent, std::vector<std::uint8_t>& scratch) const;
+    Bytes load(const Extent& extent, std::vector<std::uint8_t>& scratch, const std::uint8_t* there = nullptr) const;
 
     // Starts loading the payload's beginning; beyond that the CPU's own prefetching has long caught on.
-    void prefetch(const Extent& extent) const {
+    void prefetch(const Extent& extent, const std::uint8_t* there = nullptr) const {
         const auto size = std::min<std::uint64_t>(extent.size, 4096);
-        for (std::size_t i = 0; i < size; i += 64) __builtin_prefetch(file_.data() + extent.pointer + i, 0, 1);
+        const auto* from = there ? there : file_.data() + extent.pointer;
+        for (std::size_t i = 0; i < size; i += 64) __builtin_prefetch(from + i, 0, 1);
     }
 
 private:
-    void copy(const Extent& extent, std::uint8_t* out) const;
-    Bytes unchecked(const Extent& extent) const { return file_.subspan(extent.pointer, extent.size); }
+    void copy(const Extent& extent, std::uint8_t* out, const std::uint8_t* there) const;
+    Bytes unchecked(const Extent& extent, const std::uint8_t* there) const {
+        return there ? Bytes(there, extent.size) : file_.subspan(extent.pointer, extent.size);
+    }
 
     Bytes file_;
     const Table& extents_;
@@ -65,6 +73,7 @@ using Sources = std::span<const Payloads* const>;
 struct Located {
     const Payloads* source = nullptr;
     Extent extent{};
+    const std::uint8_t* there = nullptr;  // the stored bytes, where they were read into memory
 };
 
 // All extents at once, so that their cache misses overlap: `row_of(i)` gives a PayloadRow, whose source may be null.
@@ -72,6 +81,13 @@ struct Located {
 struct PayloadRow {
     const Payloads* source = nullptr;
     std::uint64_t row = 0;
+    Bytes there{};             // bytes read into memory, if any
+    std::uint64_t offset = 0;  // where in the file they lie
+
+    // Those bytes, if they are the extent's.
+    const std::uint8_t* of(const Extent& extent) const {
+        return there.size() == extent.size && offset == extent.pointer ? there.data() : nullptr;
+    }
 };
 
 template <class RowOf>
@@ -79,18 +95,21 @@ std::vector<Located> locate_rows(std::size_t count, RowOf row_of) {
     thread_local std::vector<Extent> extents;
     extents.resize(count);
     std::vector<Located> located(count);
+    thread_local std::vector<PayloadRow> wanted;
+    wanted.resize(count);
     gather_rows(
         count, sizeof(Extent),
         [&](std::size_t i) -> TableRow {
-            const PayloadRow wanted = row_of(i);
-            located[i].source = wanted.source;
-            return wanted.source ? TableRow{&wanted.source->extents(), wanted.row} : TableRow{};
+            wanted[i] = row_of(i);
+            located[i].source = wanted[i].source;
+            return wanted[i].source ? TableRow{&wanted[i].source->extents(), wanted[i].row} : TableRow{};
         },
         reinterpret_cast<std::uint8_t*>(extents.data()));
     for (std::size_t i = 0; i < count; ++i) {
         if (!located[i].source) continue;
         try {
-            located[i].source->check(extents[i]);
+            located[i].there = wanted[i].of(extents[i]);
+            located[i].source->check(extents[i], located[i].there);
             located[i].extent = extents[i];
         } catch (Failure& failure) {
             failure.position = static_cast<std::int64_t>(i);

@@ -23,6 +23,7 @@ from fastloader._native import (
     gather_bytes,
     gather_fixed,
     gather_ragged,
+    has_uring,
     image_decode,
     image_decode_many,
     image_info,
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
 __all__ = [
     "CODECS", "JPEG", "PNG", "Engine", "Failure", "Keys", "Payloads", "Table", "assemble", "block_crcs", "codec_id",
     "compress", "copy_crc32c", "crc32c", "crc32c_variants", "decode_image", "decompress", "gather_bytes",
-    "gather_fixed", "gather_ragged", "image_decode_many", "image_info", "jpeg_encode", "lay_slots", "permute", "place",
-    "png_encode", "take", "take_bits", "xxh64",
+    "gather_fixed", "gather_ragged", "has_uring", "image_decode_many", "image_info", "jpeg_encode", "lay_slots",
+    "permute", "place", "png_encode", "take", "take_bits", "xxh64",
 ]  # fmt: skip
 
 JPEG, PNG = 0, 1

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastloader.errors import DecodeError, FastLoaderError
 from fastloader.loader.columns import Column
 from fastloader.loader.options import LoaderOptions, OnError, OrderName, Transform
+from fastloader.loader.reading import Io
 from fastloader.loader.runner import Runner
 from fastloader.reader import DatasetReader
 from fastloader.samplers import BatchOrder, EpochDigest, Order, Position, Remainder
@@ -62,6 +63,8 @@ class DataLoader:
         rank: int | None = None,
         world_size: int | None = None,
         remainder: Remainder = "uneven",
+        io: Io = "auto",
+        memory_limit: int | str | None = None,
     ) -> None:
         self._runner: Runner | None = None
         if not isinstance(reader, DatasetReader):
@@ -71,7 +74,7 @@ class DataLoader:
             batch_size=batch_size, shuffle=shuffle, num_workers=num_workers, drop_last=drop_last,
             transforms=dict(transforms or {}), collate_fn=collate_fn, prefetch_factor=prefetch_factor, seed=seed,
             order=order, window=window, indices=indices, sampler=sampler, fields=fields, on_error=on_error, rank=rank,
-            world_size=world_size, remainder=remainder,
+            world_size=world_size, remainder=remainder, io=io, memory_limit=memory_limit,
         )  # fmt: skip
         self._names = self.options.chosen_fields(reader)
         self.plan = self.options.plan(reader)
@@ -101,7 +104,9 @@ class DataLoader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state with the next pass, on as many ranks and workers as there are now."""
         position = Position.from_dict(state)
-        position.check(self.plan)
+        plan = self.options.plan(self.reader, position.order)
+        position.check(plan)
+        self.plan = plan
         self._resume = position
         self._next_epoch = position.epoch
         self._place = (position.epoch, position.done, None)
@@ -123,6 +128,7 @@ class DataLoader:
             "waiting": done.waiting,
             "python": done.python,
             "fields": runner.times(),
+            "io": runner.reads(),
             "bad_values": done.faults,
             "bad": list(done.listed),
             "slots": runner.slots_made,
@@ -180,7 +186,10 @@ class DataLoader:
             columns = [Column(names.index(name), name, self.reader.fields[name]) for name in self._names]
             threads = max(1, self.options.num_workers)
             depth = threads * self.options.prefetch_factor
-            self._runner = Runner(self.reader.dataset, columns, threads, depth, self.options.on_error)
+            limit = self.options.memory_limit
+            assert limit is None or isinstance(limit, int)
+            reading = self.options.reading(self.reader, self._names, self.plan)
+            self._runner = Runner(self.reader.dataset, columns, threads, depth, self.options.on_error, reading, limit)
         return self._runner
 
     def _needs_python(self, runner: Runner) -> bool:

@@ -8,7 +8,9 @@ from typing import Any, Literal, get_args
 
 from numpy.typing import NDArray
 
+from fastloader import kernels
 from fastloader.loader.policy import POLICIES
+from fastloader.loader.reading import LEAST_MEMORY, Habit, Io, Reading, check_io, plan_reading
 from fastloader.reader import DatasetReader
 from fastloader.samplers import (
     BatchOrder,
@@ -26,7 +28,8 @@ from fastloader.samplers import (
     as_indices,
     world_from_environment,
 )
-from fastloader.types import Batch
+from fastloader.samplers.checks import whole
+from fastloader.types import Batch, parse_size
 
 OrderName = Literal["sequential", "random", "quasi_random"]
 OnError = Literal["raise", "skip", "replace"]
@@ -54,6 +57,8 @@ class LoaderOptions:
     rank: int | None = None
     world_size: int | None = None
     remainder: Remainder = "uneven"
+    io: Io = "auto"
+    memory_limit: int | str | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("batch_size", 1), ("num_workers", 0), ("prefetch_factor", 1), ("seed", 0), ("window", 1)):
@@ -65,6 +70,17 @@ class LoaderOptions:
             raise ValueError(f"order={self.order!r}: one of {', '.join(get_args(OrderName))}")
         if self.on_error not in POLICIES:
             raise ValueError(f"on_error={self.on_error!r}: one of {', '.join(POLICIES)}")
+        check_io(self.io)
+        if self.io == "uring" and not kernels.has_uring():
+            raise ValueError(
+                "io='uring': this machine has no io_uring, or fastloader was built without liburing; "
+                "io='auto' takes what there is, io='pread' reads with threads"
+            )
+        if self.memory_limit is not None:
+            limit = parse_size(self.memory_limit, "memory_limit")
+            if limit < 2 * LEAST_MEMORY:
+                raise ValueError(f"memory_limit={self.memory_limit!r}: at least {2 * LEAST_MEMORY} bytes")
+            object.__setattr__(self, "memory_limit", limit)
         if self.sampler is not None and (self.order is not None or self.indices is not None):
             raise ValueError("a sampler decides the order by itself: give either sampler= or order= and indices=")
 
@@ -80,17 +96,39 @@ class LoaderOptions:
             raise ValueError("fields: at least one")
         return [name for name in known if name in chosen]
 
-    def plan(self, reader: DatasetReader) -> Plan:
-        """Which samples each step loads on this rank."""
+    def plan(self, reader: DatasetReader, saved: Mapping[str, Any] | None = None) -> Plan:
+        """Which samples each step loads on this rank.
+
+        ``saved`` describes the order of a state that is to be gone on with: a quasi-random order is cut into lanes for
+        the ranks there were when it began, and keeps them.
+        """
         rank, world_size = world_from_environment(self.rank, self.world_size)
-        order = self._order(reader)
+        lanes, run = world_size, self.batch_size
+        if saved is not None and "lanes" in saved:
+            lanes, run = whole("lanes", saved["lanes"], 1), whole("run", saved.get("run"), 1)
+        order = self._order(reader, lanes, run)
         if isinstance(order, BatchOrder):
             return BatchSchedule(order, rank=rank, world_size=world_size, remainder=self.remainder)
         return Schedule(
             order, self.batch_size, drop_last=self.drop_last, rank=rank, world_size=world_size, remainder=self.remainder
         )
 
-    def _order(self, reader: DatasetReader) -> Order | BatchOrder:
+    def reading(self, reader: DatasetReader, names: Sequence[str], plan: Plan) -> Reading:
+        """How the bytes of these fields come into memory."""
+        order = plan.order if isinstance(plan, Schedule) else None
+        if isinstance(order, Subset) and len(order) >= len(reader) // 4:  # of fewer, whole pages are not worth reading
+            order = order.order
+        habit = Habit()
+        if isinstance(order, QuasiRandom):
+            habit = Habit(self.window)
+        elif isinstance(order, Sequential) and isinstance(plan, Schedule) and plan.world_size == 1:
+            habit = Habit(1)
+        payloads = sum(reader.fields[name].has_payload for name in names)
+        limit = self.memory_limit
+        assert limit is None or isinstance(limit, int)
+        return plan_reading(self.io, reader.dataset, habit, self.batch_size, payloads, limit)
+
+    def _order(self, reader: DatasetReader, lanes: int, run: int) -> Order | BatchOrder:
         if self.sampler is not None:
             ready = isinstance(self.sampler, Order | BatchOrder)
             return self.sampler if ready else FromIterable(self.sampler, len(reader))  # type: ignore[return-value, arg-type]
@@ -98,7 +136,9 @@ class LoaderOptions:
         indices = None if self.indices is None else as_indices(self.indices, len(reader))
         if name == "quasi_random":
             pages = Pages.of(reader.dataset)
-            return QuasiRandom(pages if indices is None else pages.within(indices), self.window, self.seed)
+            chosen = pages if indices is None else pages.within(indices)
+            quasi = QuasiRandom(chosen, self.window, self.seed, lanes, run)
+            return quasi if indices is None else Subset(indices, len(reader), quasi)
         length = len(reader) if indices is None else len(indices)
         inner: Order = Shuffled(length, self.seed) if name == "random" else Sequential(length)
         return inner if indices is None else Subset(indices, len(reader), inner)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,13 @@ from fastloader.errors import FastLoaderError
 from fastloader.formats.fld import Dataset, explain
 from fastloader.loader.columns import Column, Fault
 from fastloader.loader.policy import settle
+from fastloader.loader.reading import Reading, batches_within
 from fastloader.types import Batch
 
 MOST_LISTED = 1000
+AHEAD_AT_ONCE = 8
+"""Batches planned ahead at each step, so that the first does not wait for the planning of all."""
+_MAPPED = Reading()
 SPARE_SLOTS = 3
 """Slots beyond those being made: the consumer's, the one it is about to get, and one on its way back."""
 
@@ -41,7 +46,16 @@ class Counters:
 class Runner:
     """The engine of one loader in one process, its threads and its memory; made when first needed."""
 
-    def __init__(self, dataset: Dataset, columns: list[Column], threads: int, depth: int, on_error: str) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        columns: list[Column],
+        threads: int,
+        depth: int,
+        on_error: str,
+        reading: Reading = _MAPPED,
+        memory_limit: int | None = None,
+    ) -> None:
         self._process = os.getpid()
         self.counters = Counters()
         self._dataset = dataset
@@ -51,7 +65,11 @@ class Runner:
         self._sources: dict[int, int] = {}  # shard -> the engine's number for it
         self._active = 0
         self._lock = threading.Lock()
-        self._engine = kernels.Engine([column.engine_plan() for column in columns], threads, depth + SPARE_SLOTS)
+        self._reading = reading
+        self._memory_limit = memory_limit
+        self._engine = kernels.Engine(
+            [column.engine_plan() for column in columns], threads, depth + SPARE_SLOTS, reading.engine_options()
+        )
 
     def run(
         self,
@@ -62,24 +80,30 @@ class Runner:
         """Each batch, finished, in order. With ``python_threads`` the finishing runs in that many threads."""
         self._enter()
         waiting: deque[tuple[int, Future[Any] | None, NDArray[np.int64]]] = deque()
+        ahead: deque[tuple[int, NDArray[np.int64]]] = deque()  # only their bytes are fetched yet
         pool = ThreadPoolExecutor(python_threads, "fastloader-loader") if python_threads else None
-
         patient = True
 
-        def submit() -> bool:
-            for samples in batches:
-                ticket = self._submit(samples)
+        def top_up() -> None:
+            depth = self._allowed_depth()
+            while len(waiting) < depth:
+                if ahead:
+                    ticket, samples = ahead.popleft()
+                    self._engine.fill(ticket)
+                elif new := next(((self._submit(one, fill=True), one) for one in batches), None):
+                    ticket, samples = new
+                else:
+                    return
                 future = None if pool is None else pool.submit(self._make, ticket, samples, finish)
                 waiting.append((ticket, future, samples))
-                return True
-            return False
+            for samples in islice(batches, max(0, min(AHEAD_AT_ONCE, self._reading.ahead - len(ahead)))):
+                ahead.append((self._submit(samples, fill=False), samples))
 
         try:
-            while len(waiting) < self._depth and submit():
-                pass
+            top_up()
             while waiting:
                 ticket, future, samples = waiting.popleft()
-                submit()
+                top_up()
                 began = time.perf_counter()
                 batch = self._make(ticket, samples, finish) if future is None else future.result()
                 self.counters.waiting += time.perf_counter() - began
@@ -94,6 +118,8 @@ class Runner:
             for ticket, future, _ in waiting:
                 if future is None or future.cancel():
                     self._engine.forget(ticket)
+            for ticket, _ in ahead:
+                self._engine.forget(ticket)
             if pool is not None:
                 pool.shutdown(wait=patient, cancel_futures=True)
             self._leave()
@@ -110,22 +136,30 @@ class Runner:
             if self._active == 0:
                 self.stop()
 
-    def _submit(self, samples: NDArray[np.int64]) -> int:
+    def _allowed_depth(self) -> int:
+        """How many batches may be in the making. With a limit, one until it is known how large they are."""
+        if self._memory_limit is None:
+            return self._depth
+        size = self._engine.slot_bytes
+        return batches_within(self._memory_limit, self._reading, size, self._depth) if size else 1
+
+    def _submit(self, samples: NDArray[np.int64], *, fill: bool) -> int:
         starts = self._dataset.starts
         if len(starts) == 2:
             if not self._sources:
                 self._add_source(0)
-            return self._engine.submit(None, samples)
+            return self._engine.submit(None, samples, fill)
         shards = np.searchsorted(starts, samples, "right") - 1
         for shard in np.unique(shards).tolist():
             if shard not in self._sources:
                 self._add_source(shard)
         which = np.fromiter((self._sources[s] for s in shards.tolist()), np.int32, len(shards))
-        return self._engine.submit(which, samples - starts[shards])
+        return self._engine.submit(which, samples - starts[shards], fill)
 
     def _add_source(self, shard: int) -> None:
         tables = [column.source(self._dataset, shard) for column in self._columns]
-        self._sources[shard] = self._engine.add_source(tables)
+        file = self._dataset.file(shard)
+        self._sources[shard] = self._engine.add_source(tables, (os.fspath(file.path), *file.inode))
 
     def _make(self, ticket: int, samples: NDArray[np.int64], finish: Callable[[Batch, NDArray[np.int64]], Any]) -> Any:
         parts, failures = self._engine.wait(ticket)
@@ -181,6 +215,19 @@ class Runner:
         """Seconds of the engine's threads by field: looking up, and reading with decoding."""
         seconds = zip(self._columns, self._engine.times(), strict=True)
         return {column.name: {"lookup": lookup, "read": read} for column, (lookup, read) in seconds}
+
+    def reads(self) -> dict[str, Any]:
+        """What was read, by which means, and how long batches waited for it (seconds, summed over batches)."""
+        reads, size, asked, mapped, given_up, waiting = self._engine.reads()
+        return {
+            "mode": self._reading.mode,
+            "reads": reads,
+            "bytes": size,
+            "payload_bytes": asked,
+            "batches_in_memory": mapped,
+            "given_up": given_up,
+            "waiting": waiting,
+        }
 
     @property
     def mine(self) -> bool:

@@ -37,7 +37,10 @@ _MAP_FAILED = ctypes.c_void_p(-1).value
 
 
 class MappedFile:
-    """A file mapped read-only. The mapping lives as long as anything still looks into it."""
+    """A file mapped read-only. The mapping lives as long as anything still looks into it.
+
+    ``inode`` is by what the system knows the file, whatever its name means later.
+    """
 
     def __init__(self, path: Path) -> None:
         try:
@@ -51,6 +54,7 @@ class MappedFile:
             if not stat.S_ISREG(status.st_mode):
                 raise StoreError("is no regular file", path=path, hint="check the path")
             self.size = status.st_size
+            self.inode = (status.st_dev, status.st_ino)
             self.bytes: NDArray[np.uint8] = np.frombuffer(_map(fd, self.size) if self.size else b"", np.uint8)
         except OSError as error:
             raise error if isinstance(error, StoreError) else explain(error, path) from error

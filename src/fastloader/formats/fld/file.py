@@ -50,6 +50,7 @@ class FldFile:
             raise _not_there(path) from error
         self.bytes = mapped.bytes
         self.size = mapped.size
+        self.inode = mapped.inode
         self.header = self._read_header()
         self.directory, self.identity = self._read_directory()
         self._check_pointers()

@@ -1,0 +1,98 @@
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "reads.h"
+
+namespace fl {
+namespace {
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+
+void read_all(Read& read) {
+    if (read.populate) {
+        // Before Linux 5.14 there is no such advice, and the pages come when they are touched.
+        madvise(const_cast<std::uint8_t*>(read.populate), read.size, MADV_POPULATE_READ);
+        return;
+    }
+    while (read.done < read.size) {
+        const auto got = pread(read.file, read.to + read.done, read.size - read.done,
+                               static_cast<off_t>(read.offset + read.done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) read.error = errno;
+        if (got <= 0) return;
+        read.done += static_cast<std::size_t>(got);
+        if (got % 512) return;  // the end of the file: going on from here would break O_DIRECT's alignment
+    }
+}
+
+class PreadPool : public ReadQueue {
+public:
+    PreadPool(unsigned threads, Done done) : done_(std::move(done)) {
+        for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+    }
+
+    ~PreadPool() override {
+        {
+            std::lock_guard lock(mutex_);
+            ending_ = true;
+        }
+        work_.notify_all();
+        for (auto& thread : threads_) thread.join();
+    }
+
+    void submit(std::span<Read* const> reads) override {
+        {
+            std::lock_guard lock(mutex_);
+            queue_.insert(queue_.end(), reads.begin(), reads.end());
+        }
+        if (reads.size() == 1)
+            work_.notify_one();
+        else
+            work_.notify_all();
+    }
+
+    const char* name() const override { return "pread"; }
+
+private:
+    void work() {
+        pthread_setname_np(pthread_self(), "fl-pread");
+        for (;;) {
+            Read* read = nullptr;
+            {
+                std::unique_lock lock(mutex_);
+                work_.wait(lock, [&] { return ending_ || !queue_.empty(); });
+                if (queue_.empty()) return;
+                read = queue_.front();
+                queue_.pop_front();
+                if (ending_ && read->populate) read->populate = nullptr, read->size = 0;  // nobody will want it
+            }
+            read_all(*read);
+            done_(*read);
+        }
+    }
+
+    const Done done_;
+    std::mutex mutex_;
+    std::condition_variable work_;
+    std::deque<Read*> queue_;
+    bool ending_ = false;
+    std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<ReadQueue> make_pread_pool(unsigned threads, ReadQueue::Done done) {
+    return std::make_unique<PreadPool>(threads, std::move(done));
+}
+
+}  // namespace fl

@@ -1,0 +1,164 @@
+// Brings the bytes of coming batches into memory along their plan. A batch asks for ranges of files; neighbours are
+// read together, and what another batch already has or waits for is shared, so nothing is read twice while it is held.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "arena.h"
+#include "bytes.h"
+#include "reads.h"
+
+namespace fl {
+
+// `populate` fills the page cache along the plan and leaves the bytes to the mapping: for files that fit into memory.
+enum class ReadMode : std::uint8_t { mmap, uring, pread, automatic, populate };
+
+struct ReadOptions {
+    ReadMode mode = ReadMode::mmap;
+    std::size_t memory = 0;  // for what is read
+    std::uint64_t unit = 0;  // ranges are widened to multiples of it; 0: as little as the files allow
+    unsigned depth = 128;    // reads at once by io_uring
+    unsigned threads = 32;   // reads at once by pread
+};
+
+// A file as it was mapped. Reads go to that same file; if its name now means another, its bytes come from the mapping.
+struct FileName {
+    std::string path;
+    std::uint64_t device = 0;
+    std::uint64_t inode = 0;
+    Bytes mapped;
+};
+
+struct ReadCounts {
+    std::atomic<std::uint64_t> reads{0};
+    std::atomic<std::uint64_t> bytes{0};    // read, neighbours and padding included
+    std::atomic<std::uint64_t> asked{0};    // bytes of the ranges asked for
+    std::atomic<std::uint64_t> mapped{0};   // batches whose bytes were found in memory, and so left to the mapping
+    std::atomic<std::uint64_t> given_up{0};  // ranges left to the mapping for want of memory or of the file
+    std::atomic<std::uint64_t> waiting{0};  // nanoseconds from asking to having, summed over batches
+};
+
+class ReadAhead {
+    struct File;
+    struct Segment;
+
+public:
+    struct Range {
+        std::size_t file;
+        std::uint64_t begin;
+        std::uint64_t size;
+    };
+
+    // Ranges in memory, for as long as the loan lives.
+    class Loan {
+    public:
+        Loan() = default;
+        ~Loan();
+        Loan(const Loan&) = delete;
+        Loan& operator=(const Loan&) = delete;
+
+        // The range's bytes; null where they have to come from the mapping. Throws Failure "io" where the disk failed.
+        // Only once the loan is ready, from one thread at a time.
+        const std::uint8_t* bytes(std::size_t range);
+
+    private:
+        friend class ReadAhead;
+        struct Part {
+            std::size_t first = 0;
+            std::size_t count = 0;
+        };
+        ReadAhead* owner_ = nullptr;
+        std::vector<Range> ranges_;
+        std::vector<Part> parts_;          // which segments hold each range
+        std::vector<Segment*> segments_;
+        std::vector<std::unique_ptr<std::uint8_t[]>> joined_;  // ranges that lie in several segments
+        std::function<void()> ready_;
+        std::size_t missing_ = 0;  // segments still being read
+        bool urgent_ = false;
+        bool served_ = false;
+        std::uint64_t asked_at_ = 0;
+    };
+
+    explicit ReadAhead(ReadOptions options);
+    ~ReadAhead();
+    ReadAhead(const ReadAhead&) = delete;
+    ReadAhead& operator=(const ReadAhead&) = delete;
+
+    // The number by which ranges name the file.
+    std::size_t add_file(FileName file);
+
+    // Whether the next batch is worth a look: less often the longer all bytes were found in memory.
+    bool looks();
+    // Whether the ranges should be read, or are in memory already, as some of them show. When populating, they are on
+    // their way now.
+    bool worth_reading(const std::vector<Range>& ranges);
+
+    // Ranges to be asked for. `ready` is called once, from any thread, when all are there or given up.
+    std::shared_ptr<Loan> prepare(std::vector<Range> ranges, std::function<void()> ready);
+    void ask(Loan& loan);
+
+    // Somebody waits for this batch: from now on it depends on none that ends only when it is consumed.
+    void hurry(Loan& loan);
+
+    // Ends the threads and frees the memory; both come back when something is asked for. No loan may be left.
+    void stop();
+
+    const ReadCounts& counts() const { return counts_; }
+    const ReadOptions& options() const { return options_; }
+    std::size_t memory_used();
+
+private:
+    // What is to be done once the lock is open again.
+    struct Todo {
+        std::vector<std::function<void()>> calls;
+        std::vector<Read*> reads;
+    };
+    struct Piece {
+        File* file;
+        std::uint64_t begin;
+        std::uint64_t end;
+        std::uint8_t* memory;
+    };
+
+    void run(Todo& todo);
+    void serve(Todo& todo);
+    bool try_serve(Loan& loan, Todo& todo);
+    std::vector<Piece> missing_pieces(Loan& loan, std::vector<std::size_t>& order, std::vector<Segment*>& pins);
+    bool find_memory(std::vector<Piece>& pieces);
+    void link(Loan& loan, std::size_t range);
+    void give_up(Loan& loan, Todo& todo);
+    void complete(Loan& loan, Todo& todo);
+    void finished(Read& read);
+    void release(Loan& loan);
+    void let_go(Segment& segment);
+    void drop(Segment& segment);
+    bool open(File& file);
+    void close(File& file);
+    bool resident(File& file, std::uint64_t at);
+    void populate(const std::vector<Range>& ranges);
+    void open_queue();
+
+    const ReadOptions options_;
+    ReadCounts counts_;
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<File>> files_;
+    std::unique_ptr<Arena> arena_;
+    std::unique_ptr<ReadQueue> queue_;
+    std::list<Segment*> idle_;    // held by nobody, the longest idle first
+    std::list<Loan*> waiting_;    // for memory, in the order they asked
+    std::size_t holding_ = 0;     // loans that hold memory
+    std::size_t running_ = 0;     // those of them that are urgent: they end by themselves
+    std::size_t open_files_ = 0;
+    std::atomic<std::size_t> untouched_{0};  // chunks of files that were not populated yet
+    std::uint64_t clock_ = 0;
+    std::atomic<std::size_t> streak_{0};  // looks that found everything in memory
+    std::atomic<std::size_t> unseen_{0};  // batches since the last look
+};
+
+}  // namespace fl

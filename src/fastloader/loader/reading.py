@@ -1,0 +1,94 @@
+"""How a loader's bytes come into memory: by which means, how far ahead, and within how much memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from fastloader.formats.fld import Dataset
+
+Io = Literal["auto", "mmap", "uring", "pread"]
+
+Mode = Literal["mmap", "uring", "pread", "automatic", "populate"]
+_MODES: dict[Mode, int] = {"mmap": 0, "uring": 1, "pread": 2, "automatic": 3, "populate": 4}
+"""The engine's numbers of the ways to read."""
+
+DEFAULT_MEMORY = 256 << 20
+LEAST_MEMORY = 4 << 20
+READS_AHEAD = 256
+"""Payloads on their way besides those of the batches being made: twice what the disk is asked for at once."""
+MOST_AHEAD = 512
+SMALL = 64 << 20
+"""Bytes of a dataset that come soon enough by touching them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the engine is told. ``memory`` is for bytes read but not yet decoded; ``unit`` is what is read at once.
+
+    ``ahead`` counts batches whose bytes are fetched before it is their turn to be made.
+    """
+
+    mode: Mode = "mmap"
+    memory: int = 0
+    unit: int = 0
+    ahead: int = 0
+
+    def engine_options(self) -> tuple[int, int, int]:
+        """The same as the engine takes it."""
+        return _MODES[self.mode], self.memory, self.unit
+
+
+@dataclass(frozen=True, slots=True)
+class Habit:
+    """How an order goes through the files: ``window`` pages at a time and all of each page, or (0) here and there."""
+
+    window: int = 0
+
+
+def check_io(io: str) -> None:
+    """Raise unless ``io`` is a way to read."""
+    if io not in get_args(Io):
+        raise ValueError(f"io={io!r}: one of {', '.join(get_args(Io))}")
+
+
+def plan_reading(
+    io: Io, dataset: Dataset, habit: Habit, batch_size: int, payload_fields: int, memory_limit: int | None
+) -> Reading:
+    """The reading that suits a dataset, an order and a limit; half of the limit is left to the batches."""
+    if io == "mmap" or not payload_fields:
+        return Reading()
+    size = sum(shard.size for shard in dataset.shards)
+    if io == "auto" and size <= available_memory() // 2:
+        # It will stay in the page cache, hot for the next epoch: bring it there in large pieces.
+        if size < SMALL:
+            return Reading()
+        return Reading("populate", ahead=-(-READS_AHEAD // max(1, batch_size * payload_fields)))
+    if not habit.window:
+        memory = min(DEFAULT_MEMORY, max(LEAST_MEMORY, 2 * size))
+        ahead = -(-READS_AHEAD // max(1, batch_size * payload_fields))
+    else:
+        # The pages of a window are kept while it lasts, and those of the next are fetched meanwhile.
+        pages = max(1, size // dataset.page_size)
+        memory = max(LEAST_MEMORY, (5 * min(habit.window, pages) // 2 + 4) * dataset.page_size)
+        a_window = dataset.num_samples * habit.window // pages
+        ahead = -(-a_window // batch_size)
+    if memory_limit is not None:
+        memory = min(memory, memory_limit // 2)
+    unit = dataset.page_size if habit.window and memory >= 8 * dataset.page_size else 0
+    return Reading("automatic" if io == "auto" else io, memory, unit, min(ahead, MOST_AHEAD))
+
+
+def batches_within(memory_limit: int, reading: Reading, batch_bytes: int, wanted: int) -> int:
+    """How many batches may be made ahead of the consumer, who has one and is about to get the next; at least one."""
+    room = memory_limit - reading.memory
+    return min(wanted, max(1, room // max(1, batch_bytes) - 2))
+
+
+def available_memory() -> int:
+    """Bytes the system could give to new users, page cache that can be dropped included."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return DEFAULT_MEMORY
