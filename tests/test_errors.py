@@ -22,7 +22,7 @@ EXAMPLES = [
     [
         (fl.FormatError, ValueError), (fl.ChecksumError, ValueError), (fl.UnknownTypeError, ValueError),
         (fl.DecodeError, ValueError), (fl.SampleError, ValueError), (fl.StoreError, OSError),
-        (fl.KeyNotFoundError, KeyError),
+        (fl.KeyNotFoundError, KeyError), (fl.ShapeError, ValueError),
     ],
 )  # fmt: skip
 def test_each_error_is_the_builtin_one_would_catch(error, builtin):
