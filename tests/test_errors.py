@@ -14,6 +14,7 @@ EXAMPLES = [
     fl.SampleError("is a str", sample=3, field="x", hint="give an int"),
     fl.StoreError("No space left on device", path="/data/a.fld"),
     fl.KeyNotFoundError("no sample has the key 'k'"),
+    fl.ShapeError("has the length 9", sample=2, field="x", hint="give pad a greater length"),
 ]
 
 

@@ -7,7 +7,7 @@ namespace fl {
 namespace {
 
 constexpr std::uint64_t kMostDimensions = 8;
-constexpr std::uint64_t kFreely = 64 << 20;  // bytes a batch may claim whatever its payloads are
+constexpr std::uint64_t kFreely = 16 << 20;  // bytes a batch may claim whatever its payloads are
 
 std::uint64_t word(const std::uint8_t* row, std::uint64_t i) { return load<std::uint64_t>(row + i * sizeof i); }
 
