@@ -381,9 +381,9 @@ void Engine::prepare_padded(Job& job, std::size_t column, std::vector<Located> l
     const auto& elements = columns_[column].elements;
     auto& out = job.slot->columns[column];
     const std::size_t samples = located.size();
+    out.offsets.assign(samples, 0);
     if (!samples) return;
     drop_claims(job, column, located, element);
-    out.offsets.assign(samples, 0);
     std::size_t longest = 0;
     std::uint64_t stored = 0;
     for (std::size_t i = 0; i < samples; ++i) {
