@@ -135,7 +135,7 @@ WORST_IS_BAD = {
 @example({**WORST_IS_BAD, "spec": "ragged", "policy": "replace"})
 @example({**WORST_IS_BAD, "spec": "longest", "policy": "skip"})
 @example({**WORST_IS_BAD, "spec": fl.Pad(multiple_of=4), "policy": "replace"})
-@example({**WORST_IS_BAD, "spec": 12, "policy": "replace", "lengths": [9, None], "bad": {0}})
+@example({**WORST_IS_BAD, "spec": 12, "policy": "replace", "lengths": [9, None], "bad": {0}, "dtype": np.dtype(">i4")})
 def test_batches_equal_samples_put_together_one_by_one(case):
     dtype, inner, spec, bad, policy = (case[name] for name in ("dtype", "inner", "spec", "bad", "policy"))
     rng = np.random.default_rng(1)

@@ -90,8 +90,8 @@ class Layout:
         if len(data) == prod(shape) * self.elements.dtype.itemsize:
             rows = _shaped(data.view(self.elements.dtype), shape)
         else:  # nothing is there, and what elements claim to be is not worth memory
-            item = np.frombuffer(self.fill, self.elements.dtype)
-            rows = _shaped(item[0], shape)
+            item = np.frombuffer(self.fill, self.elements.dtype).reshape(())  # a scalar would lose its byte order
+            rows = _shaped(item, shape)
         return Padded(rows, counts, self.pad)
 
     def _inner(self, metadata: NDArray[np.uint8] | None, valid: NDArray[np.bool_] | None) -> tuple[int, ...]:
