@@ -469,19 +469,42 @@ fl::ReadOptions read_options(const IoOptions& given) {
     return {static_cast<fl::ReadMode>(mode), memory, unit};
 }
 
+// Payloads as elements: bytes of one, what metadata states, length, multiple, whether to truncate, the item that fills.
+using ElementsTuple = std::tuple<std::size_t, int, std::uint64_t, std::uint64_t, bool, nb::bytes>;
+// Kind, metadata's size, row's size, kind of image, elements.
+using PlanTuple = std::tuple<int, std::size_t, std::size_t, int, std::optional<ElementsTuple>>;
+
+fl::Elements elements_of(const ElementsTuple& given, std::size_t metadata_size) {
+    const auto& [bytes, stated, length, multiple, truncate, fill] = given;
+    using Stated = fl::Elements::Stated;
+    if (stated < 0 || stated > static_cast<int>(Stated::shape)) throw nb::value_error("no such statement");
+    const auto states = static_cast<Stated>(stated);
+    const auto* item = static_cast<const std::uint8_t*>(fill.data());
+    fl::Elements elements{bytes, states, length, multiple, truncate, {item, item + fill.size()}};
+    if (states == Stated::length && metadata_size < sizeof(std::uint64_t)) throw nb::value_error("no room for a length");
+    if (states == Stated::shape && metadata_size != fl::Elements::kShapeBytes)
+        throw nb::value_error("the metadata is no shape");
+    if (!bytes || !multiple || elements.fill.empty() || bytes % elements.fill.size())
+        throw nb::value_error("an element is made of items");
+    return elements;
+}
+
 struct BoundEngine {
-    BoundEngine(const std::vector<std::tuple<int, std::size_t, std::size_t, int>>& columns, std::size_t threads,
-                std::size_t slots, const IoOptions& io)
+    BoundEngine(const std::vector<PlanTuple>& columns, std::size_t threads, std::size_t slots, const IoOptions& io)
         : owned(new fl::Engine(plans(columns), threads, slots, read_options(io))), engine(*owned) {}
 
-    static std::vector<fl::ColumnPlan> plans(const std::vector<std::tuple<int, std::size_t, std::size_t, int>>& columns) {
+    static std::vector<fl::ColumnPlan> plans(const std::vector<PlanTuple>& columns) {
+        using Kind = fl::ColumnPlan::Kind;
         std::vector<fl::ColumnPlan> plans;
-        for (const auto& [kind, metadata_size, row_bytes, image] : columns) {
-            if (kind < 0 || kind > static_cast<int>(fl::ColumnPlan::Kind::image)) throw nb::value_error("no such plan");
-            const auto plan = static_cast<fl::ColumnPlan::Kind>(kind);
-            if (plan == fl::ColumnPlan::Kind::image && metadata_size != sizeof(fl::ImageShape))
+        for (const auto& [kind, metadata_size, row_bytes, image, elements] : columns) {
+            if (kind < 0 || kind > static_cast<int>(Kind::padded)) throw nb::value_error("no such plan");
+            const auto plan = static_cast<Kind>(kind);
+            if (plan == Kind::image && metadata_size != sizeof(fl::ImageShape))
                 throw nb::value_error("an image's metadata is its shape");
-            plans.push_back({plan, metadata_size, row_bytes, kind_of(image)});
+            if (elements ? plan != Kind::ragged && plan != Kind::padded : plan == Kind::padded)
+                throw nb::value_error("elements are padded or ragged");
+            plans.push_back({plan, metadata_size, row_bytes, kind_of(image), {}});
+            if (elements) plans.back().elements = elements_of(*elements, metadata_size);
         }
         return plans;
     }
@@ -525,9 +548,8 @@ nb::tuple to_python(const fl::FinishedBatch& batch, const std::vector<fl::Column
 
 void bind_engine(nb::module_& m) {
     nb::class_<BoundEngine>(m, "Engine")
-        .def(nb::init<const std::vector<std::tuple<int, std::size_t, std::size_t, int>>&, std::size_t, std::size_t,
-                      const IoOptions&>(),
-             "columns"_a, "threads"_a, "slots"_a, "io"_a = IoOptions{0, 0, 0})
+        .def(nb::init<const std::vector<PlanTuple>&, std::size_t, std::size_t, const IoOptions&>(), "columns"_a,
+             "threads"_a, "slots"_a, "io"_a = IoOptions{0, 0, 0})
         .def("add_source", [](BoundEngine& e, nb::list columns,
                               const std::tuple<std::string, std::uint64_t, std::uint64_t>& file) {
             std::vector<fl::ColumnSource> source;

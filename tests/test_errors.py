@@ -14,6 +14,7 @@ EXAMPLES = [
     fl.SampleError("is a str", sample=3, field="x", hint="give an int"),
     fl.StoreError("No space left on device", path="/data/a.fld"),
     fl.KeyNotFoundError("no sample has the key 'k'"),
+    fl.ShapeError("has the length 9", sample=2, field="x", hint="give pad a greater length"),
 ]
 
 
@@ -22,7 +23,7 @@ EXAMPLES = [
     [
         (fl.FormatError, ValueError), (fl.ChecksumError, ValueError), (fl.UnknownTypeError, ValueError),
         (fl.DecodeError, ValueError), (fl.SampleError, ValueError), (fl.StoreError, OSError),
-        (fl.KeyNotFoundError, KeyError),
+        (fl.KeyNotFoundError, KeyError), (fl.ShapeError, ValueError),
     ],
 )  # fmt: skip
 def test_each_error_is_the_builtin_one_would_catch(error, builtin):

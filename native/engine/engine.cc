@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
+#include <new>
 
 #include "crc32c.h"
 
@@ -344,9 +346,11 @@ std::vector<Engine::Task> Engine::prepare(const std::shared_ptr<Job>& job) {
         const auto& located = job->located[column];
         if (located.empty()) continue;
         const bool image = columns_[column].kind == ColumnPlan::Kind::image;
+        const bool padded = columns_[column].kind == ColumnPlan::Kind::padded;
+        const std::size_t least = padded ? job->slot->columns[column].size / samples : 0;
         std::size_t begin = 0, bytes = 0;
         for (std::size_t i = 0; i < samples; ++i) {
-            bytes += located[i].extent.raw_size;
+            bytes += std::max(least, static_cast<std::size_t>(located[i].extent.raw_size));
             if (i + 1 < samples && (image ? i + 1 - begin < kTaskImages : bytes < kTaskBytes)) continue;
             tasks.push_back({job, column, begin, i + 1});
             begin = i + 1;
@@ -375,6 +379,7 @@ void Engine::check_payload(const ColumnPlan& plan, const Extent& extent, const s
         throw Failure("size", "the payload has " + std::to_string(extent.raw_size) + " bytes, not " +
                                   std::to_string(plan.row_bytes));
     if (plan.kind == ColumnPlan::Kind::image) check_claim(plan.image, load<ImageShape>(metadata), extent.raw_size);
+    if (plan.elements) element_bytes(plan.elements, extent, metadata);
 }
 
 // Metadata rows and extents of all rows at once; throws at the first that is bad.
@@ -442,6 +447,10 @@ void Engine::prepare_column(Job& job, std::size_t column) {
         located = look_up_singly(job, column, metadata);
     }
     if (plan.kind == ColumnPlan::Kind::rows) return;
+    if (plan.elements) {
+        const auto element = agree_on_element(job, column, located, metadata);
+        if (plan.kind == ColumnPlan::Kind::padded) return prepare_padded(job, column, std::move(located), element);
+    }
     std::size_t size = 0;
     if (plan.kind == ColumnPlan::Kind::fixed) {
         // What no payload bears out gets no memory: options can claim any shape.
@@ -463,22 +472,120 @@ void Engine::prepare_column(Job& job, std::size_t column) {
     job.located[column] = std::move(located);
 }
 
+// Bytes of one element in this batch. What the first payload has decides; the others must have the same.
+std::uint64_t Engine::agree_on_element(Job& job, std::size_t column, std::vector<Located>& located,
+                                       const std::uint8_t* metadata) {
+    const auto& plan = columns_[column];
+    if (plan.elements.stated != Elements::Stated::shape) return plan.elements.bytes;
+    const auto row = [&](std::size_t i) { return metadata + i * plan.metadata_size; };
+    std::size_t first = 0;
+    while (first < located.size() && !located[first].source) ++first;
+    if (first == located.size()) return plan.elements.bytes;
+    for (std::size_t i = first + 1; i < located.size(); ++i) {
+        if (!located[i].source || same_element(row(first), row(i))) continue;
+        located[i] = {};
+        job.fail(column, i, Failure("shape", "has the shape " + stated_shape(row(i)) + ", and the first of its batch has " +
+                                             stated_shape(row(first)) + ": they may differ in their length alone"));
+    }
+    return element_bytes(plan.elements, located[first].extent, row(first));
+}
+
+// Leaves out payloads, the largest first, until the others bear out what the batch claims: rows as long as the longest,
+// or where the length was given, rows of one element each, as that alone is the file's word.
+void Engine::drop_claims(Job& job, std::size_t column, std::vector<Located>& located, std::uint64_t element) {
+    std::uint64_t stored = 0;
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < located.size(); ++i) {
+        stored += located[i].extent.size;
+        if (located[i].extent.raw_size) order.push_back(i);
+    }
+    const auto larger = [&](std::size_t a, std::size_t b) {
+        return located[a].extent.raw_size > located[b].extent.raw_size;
+    };
+    const bool given = columns_[column].elements.length != 0;
+    std::uint64_t longest = 0;
+    for (const auto i : order) longest = std::max(longest, located[i].extent.raw_size);
+    if (borne_out(located.size(), given ? element : longest, stored)) return;
+    std::stable_sort(order.begin(), order.end(), larger);
+    for (const auto i : order) {
+        const auto extent = located[i].extent;
+        if (borne_out(located.size(), given ? element : extent.raw_size, stored)) return;
+        stored -= extent.size;
+        located[i] = {};
+        job.fail(column, i,
+                 Failure("size", "claims " + std::to_string(extent.raw_size) + " bytes of " +
+                                     std::to_string(extent.size) + " stored ones: more than a batch is padded to"));
+    }
+}
+
+void Engine::prepare_padded(Job& job, std::size_t column, std::vector<Located> located, std::uint64_t element) {
+    const auto& elements = columns_[column].elements;
+    auto& out = job.slot->columns[column];
+    const std::size_t samples = located.size();
+    out.offsets.assign(samples, 0);
+    if (!samples) return;
+    drop_claims(job, column, located, element);
+    std::size_t longest = 0;
+    std::uint64_t stored = 0;
+    for (std::size_t i = 0; i < samples; ++i) {
+        const auto length = located[i].extent.raw_size / element;
+        out.offsets[i] = static_cast<std::int64_t>(elements.length ? std::min(length, elements.length) : length);
+        if (out.offsets[i] > out.offsets[longest]) longest = i;
+        stored += located[i].extent.size;
+    }
+    // Nothing is there, and an element is so large that nothing is believed: no memory, as all of it would be filling.
+    if (!borne_out(samples, element, stored)) return;
+    auto width = elements.length ? elements.length : static_cast<std::uint64_t>(out.offsets[longest]);
+    std::size_t size = 0;
+    bool fits = elements.length || !(width % elements.multiple) ||
+                !__builtin_add_overflow(width, elements.multiple - width % elements.multiple, &width);
+    fits = fits && !__builtin_mul_overflow(width, element, &size) && !__builtin_mul_overflow(size, samples, &size) &&
+           size <= std::numeric_limits<std::size_t>::max() / 4;
+    try {
+        if (!fits) throw std::bad_alloc();
+        out.data.reserve(std::max<std::size_t>(size, 1));
+    } catch (const std::bad_alloc&) {
+        return job.fail(column, longest, Failure("memory", "there is no memory for a batch padded to the length " +
+                                                               std::to_string(width)));
+    }
+    out.size = size;
+    job.located[column] = std::move(located);
+}
+
 void Engine::fill_rows(Job& job, std::size_t column, std::size_t begin, std::size_t end) {
     const auto& plan = columns_[column];
     auto& out = job.slot->columns[column];
     const auto& located = job.located[column];
     thread_local std::vector<std::uint8_t> scratch;
+    const bool padded = plan.kind == ColumnPlan::Kind::padded;
+    const bool equal = padded || plan.kind == ColumnPlan::Kind::fixed;
+    const std::size_t row_bytes = padded ? out.size / located.size() : plan.row_bytes;
     for (std::size_t i = begin; i < end; ++i) {
         if (i + 2 < end && located[i + 2].source)
             located[i + 2].source->prefetch(located[i + 2].extent, located[i + 2].there);
-        const bool fixed = plan.kind == ColumnPlan::Kind::fixed;
-        const auto from = fixed ? i * plan.row_bytes : static_cast<std::size_t>(out.offsets[i]);
-        const auto size = fixed ? plan.row_bytes : static_cast<std::size_t>(out.offsets[i + 1]) - from;
+        const auto from = equal ? i * row_bytes : static_cast<std::size_t>(out.offsets[i]);
+        const auto size = equal ? row_bytes : static_cast<std::size_t>(out.offsets[i + 1]) - from;
         const MutableBytes to(out.data.data() + from, size);
         const auto* source = located[i].source;
+        const auto blank = [&] {
+            if (padded) {
+                out.offsets[i] = 0;
+                fill_items(to, plan.elements.fill);
+            } else if (size) {
+                std::memset(to.data(), 0, size);
+            }
+        };
         try {
             if (!source) {
-                if (size) std::memset(to.data(), 0, size);
+                blank();
+            } else if (padded && located[i].extent.raw_size > size) {
+                // The checksum is that of all of it.
+                const auto whole = source->load(located[i].extent, scratch, located[i].there);
+                std::memcpy(to.data(), whole.data(), size);
+            } else if (padded) {
+                const auto mine = static_cast<std::size_t>(located[i].extent.raw_size);
+                source->read(located[i].extent, to.first(mine), located[i].there);
+                fill_items(to.subspan(mine), plan.elements.fill);
             } else if (plan.kind == ColumnPlan::Kind::image) {
                 const auto shape = load<ImageShape>(out.metadata.data() + i * plan.metadata_size);
                 image_decode(plan.image, source->load(located[i].extent, scratch, located[i].there), shape, to);
@@ -486,10 +593,10 @@ void Engine::fill_rows(Job& job, std::size_t column, std::size_t begin, std::siz
                 source->read(located[i].extent, to, located[i].there);
             }
         } catch (const Failure& failure) {
-            if (size) std::memset(to.data(), 0, size);
+            blank();
             job.fail(column, i, failure);
         } catch (const std::exception& error) {
-            if (size) std::memset(to.data(), 0, size);
+            blank();
             job.fail(column, i, Failure("memory", error.what()));
         }
     }

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "elements.h"
 #include "payloads.h"
 #include "readahead.h"
 #include "slot.h"
@@ -26,11 +27,13 @@ struct ColumnPlan {
         fixed,   // payloads of `row_bytes` each
         ragged,  // payloads of any size
         image,   // payloads to be decoded; the metadata row is an ImageShape
+        padded,  // payloads made of elements, each in a row of one length; lengths stand for offsets
     };
     Kind kind;
     std::size_t metadata_size = 0;
     std::size_t row_bytes = 0;
     ImageKind image = ImageKind::jpeg;
+    Elements elements{};  // of padded payloads; of ragged ones where they are to agree in it
 };
 
 // The tables of one field in one file; null where the file has none.
@@ -119,6 +122,10 @@ private:
     std::vector<Located> look_up(Job& job, std::size_t column, std::uint8_t* metadata);
     std::vector<Located> look_up_singly(Job& job, std::size_t column, std::uint8_t* metadata);
     void prepare_column(Job& job, std::size_t column);
+    std::uint64_t agree_on_element(Job& job, std::size_t column, std::vector<Located>& located,
+                                   const std::uint8_t* metadata);
+    void drop_claims(Job& job, std::size_t column, std::vector<Located>& located, std::uint64_t element);
+    void prepare_padded(Job& job, std::size_t column, std::vector<Located> located, std::uint64_t element);
     void fill_rows(Job& job, std::size_t column, std::size_t begin, std::size_t end);
     void finish(const std::shared_ptr<Job>& job);
 

@@ -30,7 +30,7 @@ ZSTD_DCtx* decompressor() {
 
 // An lz4 block spends a byte on at most 255 bytes of output; a zstd block spends 4 on at most 128 KiB.
 constexpr std::uint64_t kLz4Ratio = 255;
-constexpr std::uint64_t kZstdRatio = 32768;
+constexpr std::uint64_t kZstdRatio = kMostRatio;
 
 Failure broken(const std::string& why) { return Failure("codec", why); }
 

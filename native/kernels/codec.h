@@ -18,6 +18,7 @@ void decompress(Bytes data, Codec codec, MutableBytes out);
 // Throws Failure("codec") unless `stored` compressed bytes could hold `raw` bytes at all: checked before `raw` bytes
 // are allocated, so a hostile size costs nothing. `head` is the beginning of them, kHeadBytes or all there are.
 constexpr std::size_t kHeadBytes = 32;
+constexpr std::uint64_t kMostRatio = 32768;  // no compression makes more of a byte
 void check_ratio(Bytes head, std::uint64_t stored, Codec codec, std::uint64_t raw);
 
 }  // namespace fl

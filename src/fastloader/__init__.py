@@ -8,6 +8,7 @@ from fastloader.errors import (
     KeyNotFoundError,
     NotFoundError,
     SampleError,
+    ShapeError,
     StoreError,
     UnknownTypeError,
 )
@@ -15,6 +16,7 @@ from fastloader.fields import (
     BatchDecoder,
     BytesField,
     Decoder,
+    Elements,
     Encoded,
     Field,
     FloatField,
@@ -27,7 +29,7 @@ from fastloader.fields import (
     RawImageField,
     register_type,
 )
-from fastloader.loader import DataLoader
+from fastloader.loader import DataLoader, Pad
 from fastloader.reader import DatasetReader
 from fastloader.reader import open_dataset as open
 from fastloader.samplers import EpochDigest, StateError
@@ -39,8 +41,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BatchDecoder", "BytesField", "ChecksumError", "DataLoader", "DatasetReader", "DatasetWriter", "DecodeError",
-    "Decoder", "Encoded", "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField",
-    "JPEGImageField", "JSONField", "KeyNotFoundError", "NDArrayField", "NotFoundError", "PNGImageField", "PayloadBatch",
-    "RawImageField", "SampleError", "StateError", "StoreError", "TypeId", "UnknownTypeError", "concatenate", "open",
-    "register_type", "verify",
+    "Decoder", "Elements", "Encoded", "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError",
+    "IntField", "JPEGImageField", "JSONField", "KeyNotFoundError", "NDArrayField", "NotFoundError", "PNGImageField",
+    "Pad", "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError", "TypeId",
+    "UnknownTypeError", "concatenate", "open", "register_type", "verify",
 ]  # fmt: skip

@@ -27,7 +27,7 @@ class Payloads:
 class Engine:
     def __init__(
         self,
-        columns: list[tuple[int, int, int, int]],
+        columns: list[tuple[int, int, int, int, tuple[int, int, int, int, bool, bytes] | None]],
         threads: int,
         slots: int,
         io: tuple[int, int, int] = (0, 0, 0),

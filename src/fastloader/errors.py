@@ -72,6 +72,10 @@ class DecodeError(FormatError):
     """A payload is intact but does not decode (it was stored broken, or by a field with a bug)."""
 
 
+class ShapeError(FastLoaderError, ValueError):
+    """A sample is sound but does not fit into the array its batch is to become: it is too long, say."""
+
+
 class SampleError(FastLoaderError, ValueError):
     """A sample can't be written: the value does not fit its field."""
 

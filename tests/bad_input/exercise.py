@@ -228,6 +228,13 @@ class Exercise:
         whole = sum(len(next(iter(batch.values()))) for batch in batches)
         if not refused and not self.mutant.unreadable and whole != len(indices):
             self.fault(f"the loader gave {whole} of {len(indices)} samples")
+        with self._attempt("padded"):
+            known = {name: field.get_decoder_class()(field).elements for name, field in reader.fields.items()}
+            able = [name for name, elements in known.items() if elements and elements.inner is not None]
+            if able:
+                spec = self.rng.choice(["ragged", "longest", fl.Pad(5, truncate=True)])
+                lengths = [batch[f"{able[0]}_lengths"] for batch in fl.DataLoader(reader, BATCH, fields=able, pad=spec)]
+                assert sum(map(len, lengths)) == len(indices)
 
     def _keys(self, reader: fl.DatasetReader, count: int) -> None:
         expected = [o.keys for o in self.mutant.origins]

@@ -258,13 +258,22 @@ def use_placement(w: Wild) -> None:
     attempt(lambda: kernels.assemble(parts, places, w.rng.choice([0, 0, 5, 2**63]), w.out(sum(map(len, parts))), sums))
 
 
+def elements(w: Wild) -> tuple[int, int, int, int, bool, bytes]:
+    """Elements to be padded or joined; a length may be far too long, never so long that it might be had."""
+    length, multiple = w.rng.choice([0, 0, 1, 9, 2**62]), w.rng.choice([1, 1, 8, 0, 2**64 - 1])
+    return w.small(), w.rng.choice([0, 0, 1, 2, 3]), length, multiple, w.rng.random() < 0.5, b"ab"[: w.small()]
+
+
 def use_engine(w: Wild) -> None:
     """Plans that do not fit their tables, rows that are not there, batches nobody waits for or waited for twice."""
     columns = w.rng.choice([1, 1, 2])
     plans = [
-        (w.rng.choice([0, 1, 2, 3, 4, -1]), w.rng.choice([0, 8, 16, 16]), w.small(), w.rng.choice([0, 1, 1, 5]))
+        (
+            w.rng.choice([0, 1, 2, 3, 4, 5, -1]), w.rng.choice([0, 8, 16, 16, 72]), w.small(),
+            w.rng.choice([0, 1, 1, 5]), w.rng.choice([None, elements(w), elements(w)]),
+        )
         for _ in range(columns)
-    ]
+    ]  # fmt: skip
     engine = kernels.Engine(plans, w.rng.choice([0, 1, 3]), w.rng.choice([0, 1, 4]))
     for _ in range(w.rng.choice([0, 1, 2])):
         tables = [

@@ -16,6 +16,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from math import prod
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -50,6 +51,42 @@ class Decoder:
     def plan(self) -> Plan:
         """What the native part should do beforehand; a decoder that knows more about its payloads says so."""
         return Plan("ragged" if self.field.has_payload else "rows")
+
+    @property
+    def elements(self) -> Elements | None:
+        """What the payload is made of, where calling the decoder would give just that, as an array or as bytes.
+
+        The loader can then pad such values, or join them (``DataLoader(pad=...)``), without calling the decoder.
+        """
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """A payload that is an array whose leading dimension varies, in C order.
+
+    ``inner`` is the shape of what one step along that dimension holds: ``()`` for a row of numbers, ``(2,)`` for points
+    (count, 2). ``counted`` says that the metadata row begins with the length, as ``<u8``, which must fit the payload.
+    ``inner=None``: the metadata row is the number of dimensions and room for eight, all ``<u8``.
+    """
+
+    dtype: np.dtype[Any]
+    inner: tuple[int, ...] | None = ()
+    counted: bool = False
+
+    def __post_init__(self) -> None:
+        dtype = np.dtype(self.dtype)
+        if dtype.hasobject or dtype.subdtype is not None or not self._element(dtype):
+            raise TypeError(f"no elements of {dtype} and the inner shape {self.inner}: each needs a size in bytes")
+        object.__setattr__(self, "dtype", dtype)
+
+    def _element(self, dtype: np.dtype[Any]) -> int:
+        return dtype.itemsize * prod(self.inner or ())
+
+    @property
+    def bytes(self) -> int:
+        """The size of an element; of one of its items, where the inner shape is in the metadata."""
+        return self._element(self.dtype)
 
 
 PlanKind = Literal["rows", "fixed", "ragged", "image"]

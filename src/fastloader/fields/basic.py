@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.fields.base import Decoder, Encoded, Field, PayloadBatch, ReadFunction
+from fastloader.fields.base import Decoder, Elements, Encoded, Field, PayloadBatch, ReadFunction
 from fastloader.types import TypeId
 
 
@@ -82,6 +82,11 @@ class BytesDecoder(Decoder):
     def __call__(self, metadata: Any, read: ReadFunction) -> bytes:
         """The bytes."""
         return bytes(read())
+
+    @property
+    def elements(self) -> Elements:
+        """Bytes."""
+        return Elements(np.dtype(np.uint8))
 
     def batch(self, metadata: NDArray[Any], payloads: PayloadBatch) -> list[bytes]:
         """A list of bytes."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from fastloader.errors import FormatError
-from fastloader.fields.base import NO_METADATA, Decoder, Encoded, Field, PayloadBatch, Plan, ReadFunction
+from fastloader.fields.base import NO_METADATA, Decoder, Elements, Encoded, Field, PayloadBatch, Plan, ReadFunction
 from fastloader.fields.convert import as_array, whole
 from fastloader.types import TypeId
 
@@ -73,6 +73,17 @@ class NDArrayDecoder(Decoder):
         """All of one size, where the shape is fixed."""
         shape = self.field.fixed_shape
         return super().plan if shape is None else Plan("fixed", prod(shape) * self.field.np_dtype.itemsize)
+
+    @property
+    def elements(self) -> Elements | None:
+        """The array's own, where its leading dimension varies, and no other unless nothing is said of them."""
+        shape = self.field.shape
+        if shape is None:
+            return Elements(self.field.np_dtype, None)
+        inner = tuple(size for size in shape[1:] if size)
+        if shape[:1] != (None,) or len(inner) != len(shape) - 1:
+            return None
+        return Elements(self.field.np_dtype, inner, counted=True)
 
     def batch(self, metadata: NDArray[Any], payloads: PayloadBatch) -> Any:
         """One array (batch, *shape) where shapes agree, else a list of arrays, with ``None`` for what is missing."""

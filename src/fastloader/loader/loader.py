@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastloader.errors import DecodeError, FastLoaderError
 from fastloader.loader.columns import Column
 from fastloader.loader.options import LoaderOptions, OnError, OrderName, Transform
+from fastloader.loader.padding import PadSpec
 from fastloader.loader.reading import Io
 from fastloader.loader.runner import Runner
 from fastloader.reader import DatasetReader
@@ -36,6 +37,10 @@ class DataLoader:
       pages and shuffles within ``window`` of them. ``indices`` restricts to some samples. ``sampler`` is an order of
       ``fastloader.samplers``, or any iterable of sample numbers, and decides the order by itself.
     - ``fields``: which to load.
+    - ``pad``: how samples of different lengths come, for all fields that have such or by field. "list", the default: an
+      array where shapes agree, else a list. "ragged": values one behind the other, with ``name_offsets`` (batch + 1).
+      "longest", a length, or a ``fastloader.Pad``: rows of one length. ``name_lengths`` comes with both, masked where a
+      value is missing; its length is 0.
     - ``on_error``: "raise"; "skip" (a bad sample's row becomes that of the next good one of the batch); "replace" (the
       bad value comes as a missing one). ``stats()`` counts and lists what was bad.
     - ``rank``, ``world_size``: from the usual environment variables when absent. ``remainder`` says how an epoch ends
@@ -59,6 +64,7 @@ class DataLoader:
         indices: Sequence[int] | NDArray[Any] | None = None,
         sampler: Order | BatchOrder | Iterable[int] | None = None,
         fields: Sequence[str] | None = None,
+        pad: PadSpec | Mapping[str, PadSpec] = None,
         on_error: OnError = "raise",
         rank: int | None = None,
         world_size: int | None = None,
@@ -73,10 +79,11 @@ class DataLoader:
         self.options = LoaderOptions(
             batch_size=batch_size, shuffle=shuffle, num_workers=num_workers, drop_last=drop_last,
             transforms=dict(transforms or {}), collate_fn=collate_fn, prefetch_factor=prefetch_factor, seed=seed,
-            order=order, window=window, indices=indices, sampler=sampler, fields=fields, on_error=on_error, rank=rank,
-            world_size=world_size, remainder=remainder, io=io, memory_limit=memory_limit,
+            order=order, window=window, indices=indices, sampler=sampler, fields=fields, pad=pad, on_error=on_error,
+            rank=rank, world_size=world_size, remainder=remainder, io=io, memory_limit=memory_limit,
         )  # fmt: skip
         self._names = self.options.chosen_fields(reader)
+        self._layouts = self.options.layouts(reader)
         self.plan = self.options.plan(reader)
         self._next_epoch = 0
         self._resume: Position | None = None
@@ -183,7 +190,10 @@ class DataLoader:
         """The engine of this process; a forked child makes its own."""
         if self._runner is None or not self._runner.mine:
             names = self.reader.field_names
-            columns = [Column(names.index(name), name, self.reader.fields[name]) for name in self._names]
+            columns = [
+                Column(names.index(name), name, self.reader.fields[name], self._layouts.get(name))
+                for name in self._names
+            ]
             threads = max(1, self.options.num_workers)
             depth = threads * self.options.prefetch_factor
             limit = self.options.memory_limit

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from numpy.typing import NDArray
 
 from fastloader import kernels
+from fastloader.loader.padding import Layout, PadSpec, layouts
 from fastloader.loader.policy import POLICIES
 from fastloader.loader.reading import LEAST_MEMORY, Habit, Io, Reading, check_io, plan_reading
 from fastloader.reader import DatasetReader
@@ -53,6 +54,7 @@ class LoaderOptions:
     indices: Sequence[int] | NDArray[Any] | None = None
     sampler: Order | BatchOrder | Iterable[int] | None = None
     fields: Sequence[str] | None = None
+    pad: PadSpec | Mapping[str, PadSpec] = None
     on_error: OnError = "raise"
     rank: int | None = None
     world_size: int | None = None
@@ -95,6 +97,13 @@ class LoaderOptions:
         if not chosen:
             raise ValueError("fields: at least one")
         return [name for name in known if name in chosen]
+
+    def layouts(self, reader: DatasetReader) -> dict[str, Layout]:
+        """How the samples of each field that is padded or joined lie in a batch."""
+        if self.pad is None:
+            return {}
+        fields = reader.fields
+        return layouts(self.pad, {name: fields[name] for name in self.chosen_fields(reader)})
 
     def plan(self, reader: DatasetReader, saved: Mapping[str, Any] | None = None) -> Plan:
         """Which samples each step loads on this rank.

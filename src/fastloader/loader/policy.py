@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader.loader.columns import Column, Fault
+from fastloader.loader.padding import Padded, Ragged
 from fastloader.types import Batch, mask_missing
 
 POLICIES = ("raise", "skip", "replace")
@@ -36,7 +37,13 @@ def settle(
         for row in {fault.row for fault in faults}:
             rows[row] = good[np.searchsorted(good, row) % len(good)]
         values = {column.name: _take(column, *values[column.name], rows) for column in columns}
-    return {name: value if valid is None else mask_missing(value, valid) for name, (value, valid) in values.items()}
+    batch: Batch = {}
+    for name, (value, valid) in values.items():
+        if isinstance(value, Padded | Ragged):
+            batch |= value.entries(name, valid)
+        else:
+            batch[name] = value if valid is None else mask_missing(value, valid)
+    return batch
 
 
 def _take(
@@ -46,5 +53,7 @@ def _take(
     there = None if valid is None or valid[rows].all() else valid[rows]
     if isinstance(value, np.ndarray):
         return value[rows], there
+    if isinstance(value, Padded | Ragged):
+        return value.take(rows), there
     chosen = [value[row] for row in rows.tolist()]
     return (column.field.collate(chosen) if there is None else chosen), there

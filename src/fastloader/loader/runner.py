@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.errors import FastLoaderError
+from fastloader.errors import FastLoaderError, ShapeError
 from fastloader.formats.fld import Dataset, explain
 from fastloader.loader.columns import Column, Fault
 from fastloader.loader.policy import settle
@@ -29,6 +29,12 @@ AHEAD_AT_ONCE = 8
 _MAPPED = Reading()
 SPARE_SLOTS = 3
 """Slots beyond those being made: the consumer's, the one it is about to get, and one on its way back."""
+
+_MISFITS = {
+    "length": "give pad a greater length, or Pad(..., truncate=True)",
+    "shape": "leave the field out of pad=, or on_error='skip' leaves out the sample",
+}
+"""What to do about a sound sample that can't be padded."""
 
 
 @dataclass(slots=True)
@@ -189,6 +195,9 @@ class Runner:
         sample = int(samples[row])
         if kind == "memory":
             return MemoryError(f"sample {sample}, field {self._columns[number].name!r}: {message}")
+        if kind in _MISFITS:
+            place = {"path": self._path(sample), "sample": sample, "field": self._columns[number].name}
+            return ShapeError(message, **place, hint=_MISFITS[kind])
         failure = kernels.Failure(kind, message, row, stored, computed)
         return explain(failure, self._path(sample), sample, self._columns[number].name)
 

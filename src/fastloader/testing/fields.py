@@ -160,6 +160,25 @@ class FieldContract:
             assert len(got) == len(single)
             assert all(map(agree, single, got))
 
+    def test_elements_are_the_values(self, field: Field, tmp_path: Path) -> None:
+        """Where the decoder names them, joined batches hold what it would give."""
+        elements = field.get_decoder_class()(field).elements
+        if elements is None or elements.inner is None:
+            return
+        reader = write(tmp_path / "x.fld", field, [*self.values(field), None])
+        (batch,) = DataLoader(reader, len(reader), shuffle=False, pad="ragged")
+        ends = batch[f"{NAME}_offsets"]
+        for i, sample in enumerate(reader):
+            value = sample[NAME]
+            joined = batch[NAME][ends[i] : ends[i + 1]]
+            if value is None:
+                assert not len(joined)
+            else:
+                array = np.frombuffer(value, np.uint8) if isinstance(value, bytes) else value
+                assert identical(joined, np.asarray(array)), (
+                    f"sample {i}: alone {value!r}, in a ragged batch {joined!r}"
+                )
+
     def test_values_come_back_from_shards(self, field: Field, tmp_path: Path) -> None:
         """Of one sample each, also when appended and unpickled."""
         values = self.values(field)
