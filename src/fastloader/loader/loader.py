@@ -33,7 +33,8 @@ class DataLoader:
       run in Python threads, in order.
     - ``order``: "sequential", "random" (the default, unless ``shuffle=False``), or "quasi_random", which reads whole
       pages and shuffles within ``window`` of them. ``indices`` restricts to some samples. ``sampler`` is an order of
-      ``fastloader.samplers``, or any iterable of sample numbers, and decides the order by itself.
+      ``fastloader.samplers``, any iterable of sample numbers, or one of torch's samplers, and decides the order by
+      itself; a batch sampler decides the batches too, whatever ``batch_size`` says.
     - ``fields``: which to load.
     - ``on_error``: "raise"; "skip" (a bad sample's row becomes that of the next good one of the batch); "replace" (the
       bad value comes as a missing one). ``stats()`` counts and lists what was bad.

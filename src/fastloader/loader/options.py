@@ -13,6 +13,7 @@ from fastloader.reader import DatasetReader
 from fastloader.samplers import (
     BatchOrder,
     BatchSchedule,
+    FromBatches,
     FromIterable,
     Order,
     Pages,
@@ -24,6 +25,8 @@ from fastloader.samplers import (
     Shuffled,
     Subset,
     as_indices,
+    deals,
+    gives_batches,
     world_from_environment,
 )
 from fastloader.types import Batch
@@ -82,7 +85,7 @@ class LoaderOptions:
 
     def plan(self, reader: DatasetReader) -> Plan:
         """Which samples each step loads on this rank."""
-        rank, world_size = world_from_environment(self.rank, self.world_size)
+        rank, world_size = self._world()
         order = self._order(reader)
         if isinstance(order, BatchOrder):
             return BatchSchedule(order, rank=rank, world_size=world_size, remainder=self.remainder)
@@ -90,10 +93,23 @@ class LoaderOptions:
             order, self.batch_size, drop_last=self.drop_last, rank=rank, world_size=world_size, remainder=self.remainder
         )
 
+    def _world(self) -> tuple[int, int]:
+        if not deals(self.sampler):
+            return world_from_environment(self.rank, self.world_size)
+        # Dealt once more, most samples would reach no rank.
+        if self.rank or (self.world_size or 1) != 1:
+            raise ValueError(
+                f"rank={self.rank}, world_size={self.world_size}: a {type(self.sampler).__name__} gives each rank its "
+                "own samples already; leave out rank= and world_size=, or leave out the sampler and let the loader deal"
+            )
+        return 0, 1
+
     def _order(self, reader: DatasetReader) -> Order | BatchOrder:
         if self.sampler is not None:
-            ready = isinstance(self.sampler, Order | BatchOrder)
-            return self.sampler if ready else FromIterable(self.sampler, len(reader))  # type: ignore[return-value, arg-type]
+            if isinstance(self.sampler, Order | BatchOrder):
+                return self.sampler
+            wrapper: Any = FromBatches if gives_batches(self.sampler) else FromIterable
+            return wrapper(self.sampler, len(reader))  # type: ignore[no-any-return]
         name = self.order or ("random" if self.shuffle else "sequential")
         indices = None if self.indices is None else as_indices(self.indices, len(reader))
         if name == "quasi_random":
