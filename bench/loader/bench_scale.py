@@ -1,8 +1,8 @@
 """Time to the first batch and cost of resuming in mid-epoch: 100 million samples against 10 thousand.
 
-In random order, each sample of a first batch touches a page of a table that nobody touched before: it is mapped, and its
-block is checked. A dataset of 10 thousand has a page or two of numbers, so it pays for those once. From about a million
-on, the cost is the same at any size.
+In random order, each sample of a first batch touches a page of a table that nobody touched before: the page is mapped,
+and its block is checked. A dataset of 10 thousand has a block or two, and pays for those alone. From some million on,
+every sample of the batch pays, and the cost is the same at any size.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from common import Result, interleave
 import fastloader as fl
 from fastloader.formats.fld import Chunk, Column, FieldSpec, FldBuilder
 
-SMALL, MIDDLE, LARGE, BATCH = 10_000, 1_000_000, 100_000_000, 256
+SMALL, MIDDLE, LARGE, BATCH = 10_000, 10_000_000, 100_000_000, 256
 
 
 def build(path: Path, samples: int) -> None:
