@@ -71,7 +71,14 @@ def main() -> list[Result]:
 
         def torchs(workers: int) -> DataLoader[Any]:
             drawn = RandomSampler(dataset, num_samples=TORCH_SAMPLES)
-            return DataLoader(dataset, BATCH, sampler=drawn, num_workers=workers, persistent_workers=True)
+            return DataLoader(
+                dataset,
+                BATCH,
+                sampler=drawn,
+                num_workers=workers,
+                persistent_workers=True,
+                multiprocessing_context="fork",
+            )
 
         def torch_load(loader: DataLoader[Any]) -> float:
             began = time.perf_counter()
