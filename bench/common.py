@@ -1,7 +1,9 @@
-"""What benchmarks share: interleaved timing, so that noise hits all alternatives alike, and the machine's name."""
+"""What benchmarks share: interleaved timing, so that noise hits all alternatives alike; the machine's name."""
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 import platform
 import statistics
@@ -9,6 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -50,3 +54,14 @@ def machine() -> str:
         f"Machine: {cpu}, {os.cpu_count()} cores, {memory:.0f} GiB, Linux {platform.release()}, "
         f"Python {platform.python_version()}"
     )
+
+
+def resident(path: Path) -> float:
+    """Which share of a file's pages the kernel has in memory."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+    mapped = np.memmap(path, np.uint8, "r")
+    pages = np.zeros(-(-len(mapped) // mmap.PAGESIZE), np.uint8)
+    if libc.mincore(mapped.ctypes.data, len(mapped), pages.ctypes.data):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return float((pages & 1).mean())

@@ -646,10 +646,9 @@ void bind_orders(nb::module_& m) {
         if (in.size() != results.size()) throw nb::value_error("values and out differ in size");
         nb::gil_scoped_release release;
         const fl::Permutation order(n, seed, epoch);
-        for (std::size_t i = 0; i < in.size(); ++i) {
-            const auto value = static_cast<std::uint64_t>(in[i]);  // a negative one is past any end
-            results[i] = static_cast<std::int64_t>(inverse ? order.position_of(value) : order.at(value));
-        }
+        if (!inverse) return order.at(in, results);
+        for (std::size_t i = 0; i < in.size(); ++i)  // a negative value is past any end
+            results[i] = static_cast<std::int64_t>(order.position_of(static_cast<std::uint64_t>(in[i])));
     }, "n"_a, "seed"_a, "epoch"_a, "values"_a, "out"_a, "inverse"_a = false,
        nb::sig("def permute(n: int, seed: int, epoch: int, values: Buffer, out: Buffer, inverse: bool = False) -> "
                "None"));

@@ -291,19 +291,19 @@ void Engine::run(const Task& task) {
         times_[task.column].read += now() - began;
     } else {
         auto tasks = prepare(job);
-        if (!tasks.empty()) {
-            job->pending += tasks.size();
+        job->pending += tasks.size();
+        if (tasks.size() > 1) {
             {
                 std::lock_guard lock(mutex_);
                 if (!stopping_ && jobs_.contains(job->ticket)) {
                     // Taken from the back: reversed, so that the first rows are filled first.
-                    std::reverse(tasks.begin(), tasks.end());
                     auto& mine = queue_[job->ticket];
-                    mine.insert(mine.end(), tasks.begin(), tasks.end());
+                    mine.insert(mine.end(), tasks.rbegin(), tasks.rend() - 1);
                 }
             }
             work_.notify_all();
         }
+        if (!tasks.empty()) run(tasks.front());  // a small batch is made in one go, and wakes nobody
     }
     if (--job->pending == 0) finish(job);
 }

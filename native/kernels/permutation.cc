@@ -34,19 +34,52 @@ Permutation::Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoc
     for (auto& one : keys_) one = mix(key += kGolden);
 }
 
-std::uint64_t Permutation::at(std::uint64_t position) const {
-    if (position >= n_) throw Failure("index", "a position past the end of the order");
-    do {
-        std::uint64_t row = position / columns_, column = position % columns_;
-        for (int round = 0; round < rounds_; round += 2) {
+template <std::size_t kCells>
+void Permutation::walk(Cell (&cells)[kCells]) const {
+    for (int round = 0; round < rounds_; round += 2) {
+        for (auto& [row, column] : cells) {
             column += draw(keys_[round], row, columns_);
             if (column >= columns_) column -= columns_;
+        }
+        for (auto& [row, column] : cells) {
             row += draw(keys_[round + 1], column, rows_);
             if (row >= rows_) row -= rows_;
         }
-        position = row * columns_ + column;
-    } while (position >= n_);
-    return position;
+    }
+}
+
+std::uint64_t Permutation::walk_inside(std::uint64_t number) const {
+    do {
+        Cell cell[] = {{number / columns_, number % columns_}};
+        walk(cell);
+        number = cell[0].row * columns_ + cell[0].column;
+    } while (number >= n_);
+    return number;
+}
+
+std::uint64_t Permutation::at(std::uint64_t position) const {
+    if (position >= n_) throw Failure("index", "a position past the end of the order");
+    return walk_inside(position);
+}
+
+void Permutation::at(std::span<const std::int64_t> positions, std::span<std::int64_t> samples) const {
+    constexpr std::size_t kCells = 8;
+    std::size_t i = 0;
+    for (; i + kCells <= positions.size(); i += kCells) {
+        Cell cells[kCells];
+        for (std::size_t j = 0; j < kCells; ++j) {
+            const auto position = static_cast<std::uint64_t>(positions[i + j]);  // a negative one is past any end
+            if (position >= n_) throw Failure("index", "a position past the end of the order");
+            cells[j] = {position / columns_, position % columns_};
+        }
+        walk(cells);
+        for (std::size_t j = 0; j < kCells; ++j) {
+            const auto sample = cells[j].row * columns_ + cells[j].column;
+            samples[i + j] = static_cast<std::int64_t>(sample < n_ ? sample : walk_inside(sample));
+        }
+    }
+    for (; i < positions.size(); ++i)
+        samples[i] = static_cast<std::int64_t>(at(static_cast<std::uint64_t>(positions[i])));
 }
 
 std::uint64_t Permutation::position_of(std::uint64_t value) const {

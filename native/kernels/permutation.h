@@ -18,7 +18,17 @@ public:
     std::uint64_t at(std::uint64_t position) const;       // position -> sample
     std::uint64_t position_of(std::uint64_t value) const;  // the inverse
 
+    // `at` of many, several at a time: a round waits for the one before it, but not for those of other positions.
+    void at(std::span<const std::int64_t> positions, std::span<std::int64_t> samples) const;
+
 private:
+    struct Cell {
+        std::uint64_t row, column;
+    };
+    template <std::size_t kCells>
+    void walk(Cell (&cells)[kCells]) const;
+    std::uint64_t walk_inside(std::uint64_t number) const;  // until it falls below n
+
     static constexpr int kMostRounds = 16;
     std::uint64_t n_;
     int rounds_;

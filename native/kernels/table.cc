@@ -1,6 +1,7 @@
 #include "table.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "crc32c.h"
 #include "guard.h"
@@ -12,6 +13,7 @@ Table::Table(Bytes rows, std::uint32_t row_size, std::uint32_t block_size, Bytes
     if (row_size == 0 || block_size == 0) throw Failure("format", "a table needs a row size and a block size");
     if (rows.size() % row_size) throw Failure("format", "a table's size is not a multiple of its row size");
     rows_ = rows.size() / row_size;
+    block_shift_ = std::has_single_bit(block_size) ? std::countr_zero(block_size) : -1;
     blocks_ = rows.size() / block_size + (rows.size() % block_size != 0);
     if (crcs.size() != blocks_ * 4) throw Failure("format", "a table's checksums do not match its size");
     seen_ = std::make_unique<std::atomic<std::uint8_t>[]>(blocks_);
@@ -25,8 +27,7 @@ bool Table::check_block(std::size_t block, std::uint32_t& stored, std::uint32_t&
     return stored == computed;
 }
 
-void Table::check(std::size_t block) const {
-    if (seen_[block].load(std::memory_order_relaxed)) return;
+void Table::check_now(std::size_t block) const {
     std::uint32_t stored = 0, computed = 0;
     if (!check_block(block, stored, computed))
         throw Failure("table", "block " + std::to_string(block) + " is damaged", stored, computed);
@@ -37,8 +38,8 @@ Bytes Table::at(std::uint64_t first, std::uint64_t count) const {
     if (first > rows_ || count > rows_ - first) throw Failure("index", "row outside the table");
     const Bytes wanted = data_.subspan(first * row_size_, count * row_size_);
     if (wanted.empty()) return wanted;
-    const std::size_t begin = first * row_size_ / block_size_;
-    const std::size_t last = ((first + count) * row_size_ - 1) / block_size_;
+    const std::size_t begin = block_of(first * row_size_);
+    const std::size_t last = block_of((first + count) * row_size_ - 1);
     for (std::size_t block = begin; block <= last; ++block) check(block);
     return wanted;
 }
@@ -49,8 +50,6 @@ void Table::copy(std::uint64_t first, std::uint64_t count, std::uint8_t* out) co
 }
 
 namespace {
-
-constexpr std::size_t kAhead = 16;
 
 const Table& source_of(std::span<const Table* const> tables, const Picks& picks, std::size_t i) {
     const auto source = picks.source(i);
@@ -63,7 +62,6 @@ const Table& source_of(std::span<const Table* const> tables, const Picks& picks,
 void copy_rows(const std::uint8_t* const* rows, std::size_t count, std::size_t width, std::uint8_t* out) {
     guarded([&] {
         for (std::size_t i = 0; i < count; ++i) {
-            if (i + kAhead < count) __builtin_prefetch(rows[i + kAhead]);
             std::uint8_t* const to = out + i * width;
             if (!rows[i])
                 std::memset(to, 0, width);

@@ -2,6 +2,7 @@
 // touched, so opening costs nothing and no row is believed unchecked.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <vector>
@@ -34,13 +35,21 @@ public:
     bool check_block(std::size_t block, std::uint32_t& stored, std::uint32_t& computed) const;
 
 private:
-    void check(std::size_t block) const;
+    // Two divisions a row would be a good part of looking rows up.
+    std::size_t block_of(std::uint64_t byte) const {
+        return block_shift_ < 0 ? byte / block_size_ : byte >> block_shift_;
+    }
+    void check(std::size_t block) const {
+        if (!seen_[block].load(std::memory_order_relaxed)) check_now(block);
+    }
+    void check_now(std::size_t block) const;
 
     Bytes data_;
     Bytes crcs_;
     std::uint64_t rows_;
     std::uint32_t row_size_;
     std::uint32_t block_size_;
+    int block_shift_;  // where the block size is a power of two, as it is in files of ours; else -1
     std::size_t blocks_;
     std::unique_ptr<std::atomic<std::uint8_t>[]> seen_;
 };
@@ -63,23 +72,27 @@ struct TableRow {
 // Copies rows from where the pointers say, under a guard; a null pointer gives zeros.
 void copy_rows(const std::uint8_t* const* rows, std::size_t count, std::size_t width, std::uint8_t* out);
 
-// Copies `count` rows of `width` bytes, the i-th being `row_of(i)`, one behind the other. First all are looked up and
-// checked, then all are copied, so that their cache misses overlap. Throws Failure with its position.
+// Copies `count` rows of `width` bytes, the i-th being `row_of(i)`, one behind the other. Some hundred are looked up,
+// checked and begun to be loaded, then copied, so that their cache misses overlap. Throws Failure with its position.
 template <class RowOf>
 void gather_rows(std::size_t count, std::size_t width, RowOf row_of, std::uint8_t* out) {
-    thread_local std::vector<const std::uint8_t*> from;
-    from.resize(count);
-    for (std::size_t i = 0; i < count; ++i) {
+    constexpr std::size_t kAtOnce = 256;
+    const std::uint8_t* from[kAtOnce];
+    for (std::size_t first = 0; first < count; first += kAtOnce) {
+        const std::size_t some = std::min(kAtOnce, count - first);
+        std::size_t i = 0;
         try {
-            const TableRow wanted = row_of(i);
-            from[i] = wanted.table ? wanted.table->at(wanted.row).data() : nullptr;
+            for (; i < some; ++i) {
+                const TableRow wanted = row_of(first + i);
+                from[i] = wanted.table ? wanted.table->at(wanted.row).data() : nullptr;
+                __builtin_prefetch(from[i]);
+            }
         } catch (Failure& failure) {
-            failure.position = static_cast<std::int64_t>(i);
+            failure.position = static_cast<std::int64_t>(first + i);
             throw;
         }
+        copy_rows(from, some, width, out + first * width);
     }
-    const std::uint8_t* const* rows = from.data();
-    copy_rows(rows, count, width, out);
 }
 
 // Copies the picked rows into `out`, one behind the other.

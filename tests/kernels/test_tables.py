@@ -112,6 +112,20 @@ def test_a_batch_names_the_pick_that_failed():
     assert caught.value.args[2] == 3
 
 
+@pytest.mark.parametrize("count", [255, 256, 257, 1000])
+def test_a_batch_of_any_size_is_copied_whole_and_names_the_pick_that_failed(count):
+    content = np.arange(100, dtype=np.uint64)
+    _, table = make_table(content.tobytes(), 8, 64)
+    rows = np.random.default_rng(0).integers(-1, 100, count)
+    out = np.zeros(count, np.uint64)
+    kernels.take([table], None, rows, out)
+    assert out.tolist() == [0 if row < 0 else int(content[row]) for row in rows.tolist()]
+    rows[-1] = 100
+    with pytest.raises(kernels.Failure, match="outside") as caught:
+        kernels.take([table], None, rows, out)
+    assert caught.value.args[2] == count - 1
+
+
 @pytest.mark.parametrize("row", [8, 9, 1 << 62])
 def test_rows_outside_the_table_are_refused(row):
     _, table = make_table(bytes(64), 8, 16)

@@ -52,6 +52,15 @@ def test_the_kernel_agrees_with_its_twin_and_its_inverse_undoes_it(n, seed, epoc
     assert values[0] == position
 
 
+@given(st.integers(1, 200) | st.integers(60_000, 70_000), st.integers(0, M64), st.integers(0, 40), st.data())
+@settings(max_examples=100, deadline=None)
+def test_many_at_once_agree_with_the_twin(n, seed, count, data):
+    positions = np.array(data.draw(st.lists(st.integers(0, n - 1), min_size=count, max_size=count)), np.int64)
+    samples = np.empty_like(positions)
+    kernels.permute(n, seed, 1, positions, samples)
+    assert samples.tolist() == [permute_slowly(n, seed, 1, position) for position in positions.tolist()]
+
+
 @given(st.integers(1, 3000), st.integers(0, M64), st.integers(0, 1000))
 @settings(max_examples=100, deadline=None)
 def test_every_sample_comes_once(n, seed, epoch):
@@ -101,9 +110,11 @@ def test_sequential_is_as_written():
     assert len(Sequential(10)) == len(Shuffled(10)) == 10
 
 
+@pytest.mark.parametrize("place", [None, 0, 7, 8, 9])
 @pytest.mark.parametrize("position", [-1, 10, 2**62])
-def test_positions_outside_are_refused(position):
-    values = np.array([position], np.int64)
+def test_positions_outside_are_refused(position, place):
+    values = np.array([position], np.int64) if place is None else np.arange(10)
+    values[place or 0] = position
     for inverse in (False, True):
         with pytest.raises(kernels.Failure, match="past the end"):
             kernels.permute(10, 0, 0, values, values.copy(), inverse=inverse)

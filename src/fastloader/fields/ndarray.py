@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -88,8 +88,9 @@ class NDArrayDecoder(Decoder):
     def batch(self, metadata: NDArray[Any], payloads: PayloadBatch) -> Any:
         """One array (batch, *shape) where shapes agree, else a list of arrays, with ``None`` for what is missing."""
         dtype = self.field.np_dtype
-        if self.field.fixed_shape is not None:
-            return payloads.fixed(self.field.fixed_shape, dtype)
+        fixed = self.field.fixed_shape
+        if fixed is not None:
+            return payloads.fixed(fixed, dtype)
         values, offsets = payloads.ragged()
         rows = np.ascontiguousarray(metadata).view(np.uint64).reshape(len(metadata), metadata.itemsize // 8)
         missing = payloads.rows < 0
@@ -180,9 +181,8 @@ class NDArrayField(Field):
     @property
     def fixed_shape(self) -> tuple[int, ...] | None:
         """The shape, when no dimension varies."""
-        if self.shape is None or None in self.shape:
-            return None
-        return tuple(d for d in self.shape if d is not None)
+        shape = self.shape
+        return None if shape is None or None in shape else cast("tuple[int, ...]", shape)
 
     @property
     def metadata_type(self) -> np.dtype[Any]:

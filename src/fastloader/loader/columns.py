@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +30,7 @@ _KINDS = {"rows": 0, "fixed": 1, "ragged": 2, "image": 3, "padded": 4}
 """The engine's numbers of the plans."""
 
 
-@dataclass(frozen=True, slots=True)
-class SlotPayloads:
+class SlotPayloads(NamedTuple):
     """A batch's payloads of one field, where the engine put them."""
 
     values: NDArray[np.uint8]

@@ -35,7 +35,8 @@ class DataLoader:
       run in Python threads, in order.
     - ``order``: "sequential", "random" (the default, unless ``shuffle=False``), or "quasi_random", which reads whole
       pages and shuffles within ``window`` of them. ``indices`` restricts to some samples. ``sampler`` is an order of
-      ``fastloader.samplers``, or any iterable of sample numbers, and decides the order by itself.
+      ``fastloader.samplers``, any iterable of sample numbers, or one of torch's samplers, and decides the order by
+      itself; a batch sampler decides the batches too, whatever ``batch_size`` says.
     - ``fields``: which to load.
     - ``pad``: how samples of different lengths come, for all fields that have such or by field. "list", the default: an
       array where shapes agree, else a list. "ragged": values one behind the other, with ``name_offsets`` (batch + 1).
@@ -111,7 +112,7 @@ class DataLoader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state with the next pass, on as many ranks and workers as there are now."""
         position = Position.from_dict(state)
-        plan = self.options.plan(self.reader, position.order)
+        plan = self.options.plan(self.reader, position.order) if "lanes" in position.order else self.plan
         position.check(plan)
         self.plan = plan
         self._resume = position

@@ -16,6 +16,7 @@ from fastloader.reader import DatasetReader
 from fastloader.samplers import (
     BatchOrder,
     BatchSchedule,
+    FromBatches,
     FromIterable,
     Order,
     Pages,
@@ -27,6 +28,8 @@ from fastloader.samplers import (
     Shuffled,
     Subset,
     as_indices,
+    deals,
+    gives_batches,
     world_from_environment,
 )
 from fastloader.samplers.checks import whole
@@ -111,7 +114,7 @@ class LoaderOptions:
         ``saved`` describes the order of a state that is to be gone on with: a quasi-random order is cut into lanes for
         the ranks there were when it began, and keeps them.
         """
-        rank, world_size = world_from_environment(self.rank, self.world_size)
+        rank, world_size = self._world()
         lanes, run = world_size, self.batch_size
         if saved is not None and "lanes" in saved:
             lanes, run = whole("lanes", saved["lanes"], 1), whole("run", saved.get("run"), 1)
@@ -137,10 +140,23 @@ class LoaderOptions:
         assert limit is None or isinstance(limit, int)
         return plan_reading(self.io, reader.dataset, habit, self.batch_size, payloads, limit)
 
+    def _world(self) -> tuple[int, int]:
+        if not deals(self.sampler):
+            return world_from_environment(self.rank, self.world_size)
+        # Dealt once more, most samples would reach no rank.
+        if self.rank or (self.world_size or 1) != 1:
+            raise ValueError(
+                f"rank={self.rank}, world_size={self.world_size}: a {type(self.sampler).__name__} gives each rank its "
+                "own samples already; leave out rank= and world_size=, or leave out the sampler and let the loader deal"
+            )
+        return 0, 1
+
     def _order(self, reader: DatasetReader, lanes: int, run: int) -> Order | BatchOrder:
         if self.sampler is not None:
-            ready = isinstance(self.sampler, Order | BatchOrder)
-            return self.sampler if ready else FromIterable(self.sampler, len(reader))  # type: ignore[return-value, arg-type]
+            if isinstance(self.sampler, Order | BatchOrder):
+                return self.sampler
+            wrapper: Any = FromBatches if gives_batches(self.sampler) else FromIterable
+            return wrapper(self.sampler, len(reader))  # type: ignore[no-any-return]
         name = self.order or ("random" if self.shuffle else "sequential")
         indices = None if self.indices is None else as_indices(self.indices, len(reader))
         if name == "quasi_random":

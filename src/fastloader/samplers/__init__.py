@@ -2,7 +2,7 @@
 
 from fastloader.samplers.buckets import BatchOrder, LengthBuckets
 from fastloader.samplers.digest import EpochDigest, Verdict
-from fastloader.samplers.iterable import FromBatches, FromIterable
+from fastloader.samplers.iterable import FromBatches, FromIterable, deals, gives_batches
 from fastloader.samplers.order import Description, Order, Sequential, Shuffled, describe
 from fastloader.samplers.position import Position, StateError
 from fastloader.samplers.quasi_random import PagedDataset, Pages, QuasiRandom
@@ -14,6 +14,6 @@ from fastloader.samplers.world import World, world_from_environment
 __all__ = [
     "BatchOrder", "BatchSchedule", "Description", "EpochDigest", "FromBatches", "FromIterable", "LengthBuckets",
     "Order", "PagedDataset", "Pages", "Plan", "Position", "QuasiRandom", "Remainder", "Schedule", "Sequential",
-    "Shuffled", "StateError", "Subset", "Verdict", "Weighted", "World", "as_indices", "describe",
-    "world_from_environment",
+    "Shuffled", "StateError", "Subset", "Verdict", "Weighted", "World", "as_indices", "deals", "describe",
+    "gives_batches", "world_from_environment",
 ]  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Iterator, Sized
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
@@ -15,13 +16,38 @@ from fastloader.samplers.checks import checksum, frozen, gathered, inside, posit
 from fastloader.samplers.order import Description
 
 
-def _started(source: Iterable[Any], epoch: int) -> Iterable[Any]:
-    """The iterable, told which epoch begins if it, or the sampler that a batch sampler wraps, wants to know."""
-    for one in (source, getattr(source, "sampler", None)):
-        tell = getattr(one, "set_epoch", None)
-        if tell is not None:
-            tell(epoch)
-    return source
+def _parts(source: Any) -> tuple[Any, Any]:
+    """The iterable, and the sampler that a batch sampler wraps."""
+    return source, getattr(source, "sampler", None)
+
+
+@contextmanager
+def _started(source: Iterable[Any], epoch: int) -> Iterator[Iterable[Any]]:
+    """The iterable, set to an epoch: by its ``set_epoch``, or by its ``generator`` where it has that alone.
+
+    A torch generator moves on with every pass, and then an epoch's order would be a matter of how many passes there
+    were before. So it is seeded with its seed plus the epoch, as torch's DistributedSampler does, and is put back
+    afterwards: others may draw from it too.
+    """
+    with ExitStack() as afterwards:
+        for one in _parts(source):
+            generator: Any = getattr(one, "generator", None)
+            if hasattr(one, "set_epoch"):
+                one.set_epoch(epoch)
+            elif hasattr(generator, "initial_seed") and hasattr(generator, "get_state"):
+                afterwards.callback(generator.set_state, generator.get_state())
+                generator.manual_seed((generator.initial_seed() + epoch) % 2**64)
+        yield source
+
+
+def gives_batches(source: Any) -> bool:
+    """Whether this is a batch sampler in the manner of torch's, which gives lists of sample numbers."""
+    return all(hasattr(source, name) for name in ("sampler", "batch_size", "drop_last"))
+
+
+def deals(source: Any) -> bool:
+    """Whether a sampler gives each rank its own samples, in the manner of torch's DistributedSampler."""
+    return any(hasattr(one, "num_replicas") and hasattr(one, "rank") for one in _parts(source))
 
 
 def _refuse_one_shot(source: Iterable[Any]) -> None:
@@ -39,9 +65,11 @@ class FromIterable:
     """The sample numbers an iterable gives, for instance one of torch's samplers.
 
     It is gone through once an epoch, after a call of its ``set_epoch(epoch)`` where it has one, and the numbers are
-    kept (8 bytes each, for the last two epochs). So it must end, and give as many each time. An epoch is resumed by
-    going through it again: that needs an iterable that gives the same for the same epoch, on all ranks. A saved
-    position knows a checksum of its epoch, and refuses another order.
+    kept (8 bytes each, for the last two epochs). So it must end, and give as many each time. A sampler of torch's that
+    was given a ``generator`` draws from it as if seeded with the generator's seed plus the epoch.
+
+    An epoch is resumed by going through it again: that needs an iterable that gives the same for the same epoch, on
+    all ranks. A saved position knows a checksum of its epoch, and refuses another order.
 
     ``dataset_length`` bounds the numbers.
     """
@@ -80,7 +108,8 @@ class FromIterable:
 
     def _gathered(self, epoch: int, at_most: int | None = None) -> NDArray[np.int64]:
         name = type(self.source).__name__
-        found = gathered(name, islice(_started(self.source, epoch), at_most))
+        with _started(self.source, epoch) as source:
+            found = gathered(name, islice(source, at_most))
         inside(f"{name}, number ", found, self.dataset_length)
         return frozen(found)
 
@@ -126,9 +155,10 @@ class FromBatches:
     def _gathered(self, epoch: int) -> _Batches:
         name = type(self.source).__name__
         batches = [np.zeros(0, np.int64)]
-        for number, batch in enumerate(_started(self.source, epoch)):
-            batches.append(gathered(f"{name}, batch {number}", batch))
-            inside(f"{name}, batch {number}, number ", batches[-1], self.dataset_length)
+        with _started(self.source, epoch) as source:
+            for number, batch in enumerate(source):
+                batches.append(gathered(f"{name}, batch {number}", batch))
+                inside(f"{name}, batch {number}, number ", batches[-1], self.dataset_length)
         edges = np.cumsum([len(batch) for batch in batches])
         return _Batches(frozen(np.concatenate(batches)), frozen(edges))
 

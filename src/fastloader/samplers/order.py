@@ -65,7 +65,7 @@ class Shuffled:
         return self.length
 
     def samples(self, epoch: int, first: int, count: int) -> NDArray[np.int64]:
-        """The samples at these positions, about 30 ns each."""
+        """The samples at these positions, about 15 ns each."""
         places = positions(self.length, first, count)
         kernels.permute(self.length, self.seed, epoch, places, places)
         return places

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, get_args
 
 import numpy as np
@@ -116,23 +116,22 @@ class Schedule:
     rank: int = 0
     world_size: int = 1
     remainder: Remainder = "uneven"
+    _dealing: Dealing = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.order, Order):
             raise TypeError(f"{type(self.order).__name__} is no order of samples: it lacks __len__ or samples()")
-        self._dealing()
-
-    def _dealing(self) -> Dealing:
-        return Dealing(self.batch_size, self.rank, self.world_size, self.remainder, self.drop_last)
+        dealing = Dealing(self.batch_size, self.rank, self.world_size, self.remainder, self.drop_last)
+        object.__setattr__(self, "_dealing", dealing)
 
     def steps(self, done: int = 0, epoch: int = 0) -> int:
         """Batches this rank gets in the rest of an epoch, the same in each."""
-        return self._dealing().steps(_left(len(self.order), done))
+        return self._dealing.steps(_left(len(self.order), done))
 
     def batch(self, epoch: int, step: int, done: int = 0) -> NDArray[np.int64]:
         """The samples of this rank's batch at this step after ``done``."""
         epoch, total = whole("epoch", epoch), len(self.order)
-        first, count = self._dealing().run(_left(total, done), step)
+        first, count = self._dealing.run(_left(total, done), step)
         if done + first + count <= total:
             return self.order.samples(epoch, done + first, count)
         parts = []
@@ -145,7 +144,7 @@ class Schedule:
 
     def done_after(self, step: int, done: int = 0, epoch: int = 0) -> int:
         """Samples of the epoch consumed when all ranks have finished this step; repeated ones don't count."""
-        return done + self._dealing().consumed(_left(len(self.order), done), step)
+        return done + self._dealing.consumed(_left(len(self.order), done), step)
 
     def describe(self, epoch: int | None = None) -> Description:
         """The order's description; batch size and world may change between saving and restoring."""
@@ -164,28 +163,26 @@ class BatchSchedule:
     rank: int = 0
     world_size: int = 1
     remainder: Remainder = "uneven"
+    _dealing: Dealing = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.order, BatchOrder):
             raise TypeError(f"{type(self.order).__name__} is no order of batches: it lacks num_batches() or batch()")
-        self._dealing()
-
-    def _dealing(self) -> Dealing:
-        return Dealing(1, self.rank, self.world_size, self.remainder, False)
+        object.__setattr__(self, "_dealing", Dealing(1, self.rank, self.world_size, self.remainder, False))
 
     def steps(self, done: int = 0, epoch: int = 0) -> int:
         """Batches this rank gets in the rest of this epoch."""
-        return self._dealing().steps(_left(self.order.num_batches(epoch), done))
+        return self._dealing.steps(_left(self.order.num_batches(epoch), done))
 
     def batch(self, epoch: int, step: int, done: int = 0) -> NDArray[np.int64]:
         """The batch of this rank at this step after ``done`` batches."""
         total = self.order.num_batches(whole("epoch", epoch))
-        first, _ = self._dealing().run(_left(total, done), step)
+        first, _ = self._dealing.run(_left(total, done), step)
         return self.order.batch(epoch, (done + first) % total)
 
     def done_after(self, step: int, done: int = 0, epoch: int = 0) -> int:
         """Batches of the epoch consumed when all ranks have finished this step."""
-        return done + self._dealing().consumed(_left(self.order.num_batches(epoch), done), step)
+        return done + self._dealing.consumed(_left(self.order.num_batches(epoch), done), step)
 
     def describe(self, epoch: int | None = None) -> Description:
         """The order's description."""

@@ -1,0 +1,87 @@
+"""Time to the first batch and cost of resuming in mid-epoch: 100 million samples against 10 thousand.
+
+In random order, each sample of a first batch touches a page of a table that nobody touched before: the page is mapped,
+and its block is checked. A dataset of 10 thousand has a block or two, and pays for those alone. From some million on,
+every sample of the batch pays, and the cost is the same at any size.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import Result, interleave
+
+import fastloader as fl
+from fastloader.formats.fld import Chunk, Column, FieldSpec, FldBuilder
+
+SMALL, MIDDLE, LARGE, BATCH = 10_000, 10_000_000, 100_000_000, 256
+
+
+def build(path: Path, samples: int) -> None:
+    """A dataset of a number a sample, through the builder itself to save time."""
+    spec = FieldSpec("number", fl.IntField())
+    builder = FldBuilder(path, [spec], 2 << 20, keys=False)
+    step = min(samples, 500_000)
+    numbers = np.zeros(step, spec.field.metadata_type)
+    column = Column(numbers, np.ones(step, np.bool_), [], np.zeros(step, np.uint64), np.zeros(step, np.uint8))
+    for first in range(0, samples, step):
+        numbers["value"] = np.arange(first, first + step)
+        builder.append(Chunk(step, [column], None))
+    builder.finish()
+
+
+def first_batch(path: Path, order: Any, state: dict[str, Any] | None = None) -> float:
+    """Seconds to open, make a loader, perhaps load a state, and wait for one batch."""
+    began = time.perf_counter()
+    with fl.open(path) as reader, fl.DataLoader(reader, BATCH, num_workers=1, order=order) as loader:
+        if state is not None:
+            loader.load_state_dict(state)
+        batches = iter(loader)
+        next(batches)
+        took = time.perf_counter() - began
+        del batches  # the threads end with it, which is no part of the first batch
+    return took
+
+
+def middle(path: Path, order: Any) -> dict[str, Any]:
+    """A state in the middle of a later epoch."""
+    with fl.open(path) as reader, fl.DataLoader(reader, BATCH, order=order) as loader:
+        return loader.state_dict() | {"epoch": 3, "done": len(reader) // 2}
+
+
+def measure(paths: dict[int, Path], order: str) -> list[Result]:
+    """All sizes, from the start and resumed, interleaved."""
+    states = {size: middle(path, order) for size, path in paths.items()}
+    actions: dict[str, Callable[[], float]] = {}
+    for size, path in paths.items():
+        actions[f"start {size}"] = partial(first_batch, path, order)
+        actions[f"resume {size}"] = partial(first_batch, path, order, states[size])
+    times = interleave(100, **actions)
+
+    def result(what: str, against: str, ours: str, other: str) -> Result:
+        details = f"{times[ours] * 1e3:.2f} ms against {times[other] * 1e3:.2f} ms"
+        return Result(f"{what}, {order}", against, times[ours] / times[other], "flat", details)
+
+    large = f"of {LARGE:,} samples"
+    return [
+        *(result(f"open to first batch {large}", f"{size:,} samples", f"start {LARGE}", f"start {size}")
+          for size in (SMALL, MIDDLE)),
+        *(result(f"the same, resumed in mid-epoch {large}", f"{size:,} samples", f"resume {LARGE}", f"resume {size}")
+          for size in (SMALL, MIDDLE)),
+        result(f"resumed in mid-epoch {large}", "from the start", f"resume {LARGE}", f"start {LARGE}"),
+    ]  # fmt: skip
+
+
+def main() -> list[Result]:
+    """In random and in sequential order."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {size: Path(folder) / f"{size}.fld" for size in (SMALL, MIDDLE, LARGE)}
+        for size, path in paths.items():
+            build(path, size)
+        return measure(paths, "random") + measure(paths, "sequential")
