@@ -462,8 +462,8 @@ void bind_keys(nb::module_& m) {
 
 struct BoundEngine {
     BoundEngine(const std::vector<std::tuple<int, std::size_t, std::size_t, int>>& columns, std::size_t threads,
-                std::size_t slots)
-        : engine(plans(columns), threads, slots) {}
+                std::size_t slots, std::size_t threads_a_batch)
+        : engine(plans(columns), threads, slots, threads_a_batch) {}
 
     static std::vector<fl::ColumnPlan> plans(const std::vector<std::tuple<int, std::size_t, std::size_t, int>>& columns) {
         std::vector<fl::ColumnPlan> plans;
@@ -513,10 +513,13 @@ nb::tuple to_python(const fl::FinishedBatch& batch, const std::vector<fl::Column
     return nb::make_tuple(columns, failures);
 }
 
+double seconds(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
+
 void bind_engine(nb::module_& m) {
     nb::class_<BoundEngine>(m, "Engine")
-        .def(nb::init<const std::vector<std::tuple<int, std::size_t, std::size_t, int>>&, std::size_t, std::size_t>(),
-             "columns"_a, "threads"_a, "slots"_a)
+        .def(nb::init<const std::vector<std::tuple<int, std::size_t, std::size_t, int>>&, std::size_t, std::size_t,
+                      std::size_t>(),
+             "columns"_a, "threads"_a, "slots"_a, "threads_a_batch"_a = 0)
         .def("add_source", [](BoundEngine& e, nb::list columns) {
             std::vector<fl::ColumnSource> source;
             for (nb::handle one : columns) {
@@ -561,20 +564,52 @@ void bind_engine(nb::module_& m) {
            nb::sig("def wait(self, ticket: int) -> tuple[list[tuple[NDArray[np.uint8] | None, NDArray[np.uint8] | None, "
                    "NDArray[np.int64] | None, NDArray[np.uint8] | None]], list[tuple[int, str, str, int, int, int]]]"))
         .def("forget", [](BoundEngine& e, std::uint64_t ticket) { e.engine.forget(ticket); }, "ticket"_a)
-        .def("start", [](BoundEngine& e) { e.engine.start(); })
+        .def("start", [](BoundEngine& e) {
+            nb::gil_scoped_release release;
+            e.engine.start();
+        })
+        .def("set_threads", [](BoundEngine& e, std::size_t threads) {
+            nb::gil_scoped_release release;
+            e.engine.set_threads(threads);
+        }, "threads"_a)
+        .def("set_slots", [](BoundEngine& e, std::size_t slots) {
+            nb::gil_scoped_release release;
+            e.engine.set_slots(slots);
+        }, "slots"_a)
         .def("stop", [](BoundEngine& e) {
             nb::gil_scoped_release release;
             e.engine.stop();
         })
         .def_prop_ro("usable", [](const BoundEngine& e) { return e.engine.usable(); })
         .def_prop_ro("slots_made", [](const BoundEngine& e) { return e.engine.slots_made(); })
+        .def("usage", [](const BoundEngine& e) {
+            const auto used = e.engine.usage();
+            nb::dict told;
+            told["threads"] = used.threads;
+            told["running"] = seconds(used.running);
+            told["hired"] = seconds(used.hired);
+            told["idle"] = seconds(used.idle);
+            told["most_in_one_batch"] = used.most_in_one_batch;
+            told["largest_batch"] = used.largest_batch;
+            return told;
+        }, nb::sig("def usage(self) -> dict[str, Any]"))
         .def("times", [](const BoundEngine& e) {
-            std::vector<std::tuple<double, double>> seconds;
-            for (std::size_t i = 0; i < e.engine.columns().size(); ++i)
-                seconds.emplace_back(static_cast<double>(e.engine.times(i).locate) * 1e-9,
-                                     static_cast<double>(e.engine.times(i).read) * 1e-9);
-            return seconds;
-        });
+            nb::list columns;
+            for (std::size_t i = 0; i < e.engine.columns().size(); ++i) {
+                const auto& times = e.engine.times(i);
+                nb::dict told;
+                told["lookup"] = seconds(times.lookup);
+                told["read"] = seconds(times.read);
+                told["cpu"] = seconds(times.cpu);
+                told["preempted"] = seconds(times.preempted);
+                told["blocked"] = seconds(times.blocked);
+                told["major_faults"] = times.major_faults.load();
+                told["stored_bytes"] = times.stored_bytes.load();
+                told["decoded_bytes"] = times.decoded_bytes.load();
+                columns.append(told);
+            }
+            return columns;
+        }, nb::sig("def times(self) -> list[dict[str, Any]]"));
 }
 
 void bind_orders(nb::module_& m) {

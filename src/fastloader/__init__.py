@@ -27,7 +27,7 @@ from fastloader.fields import (
     RawImageField,
     register_type,
 )
-from fastloader.loader import DataLoader
+from fastloader.loader import DataLoader, ThreadingOptions
 from fastloader.reader import DatasetReader
 from fastloader.reader import open_dataset as open
 from fastloader.samplers import EpochDigest, StateError
@@ -41,6 +41,6 @@ __all__ = [
     "BatchDecoder", "BytesField", "ChecksumError", "DataLoader", "DatasetReader", "DatasetWriter", "DecodeError",
     "Decoder", "Encoded", "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField",
     "JPEGImageField", "JSONField", "KeyNotFoundError", "NDArrayField", "NotFoundError", "PNGImageField", "PayloadBatch",
-    "RawImageField", "SampleError", "StateError", "StoreError", "TypeId", "UnknownTypeError", "concatenate", "open",
-    "register_type", "verify",
+    "RawImageField", "SampleError", "StateError", "StoreError", "ThreadingOptions", "TypeId", "UnknownTypeError",
+    "concatenate", "open", "register_type", "verify",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from numpy.typing import NDArray
 
 from fastloader.loader.policy import POLICIES
+from fastloader.loader.resources import usable_cpus
 from fastloader.reader import DatasetReader
 from fastloader.samplers import (
     BatchOrder,
@@ -32,6 +33,27 @@ OrderName = Literal["sequential", "random", "quasi_random"]
 OnError = Literal["raise", "skip", "replace"]
 Transform = Callable[[Any], Any]
 
+DEFAULT_WORKERS = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThreadingOptions:
+    """Limits on threads, in the manner of tf.data; ``None`` and 0 set none.
+
+    - ``private_threadpool_size``: the number of native threads, and of Python threads where there are any, in place of
+      ``num_workers``.
+    - ``max_intra_op_parallelism``: the most native threads that work on one batch at a time; others take the next.
+    """
+
+    private_threadpool_size: int | None = None
+    max_intra_op_parallelism: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("private_threadpool_size", "max_intra_op_parallelism"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+                raise ValueError(f"{name}={value!r}: a whole number of threads, or None")
+
 
 @dataclass(frozen=True, kw_only=True)
 class LoaderOptions:
@@ -39,7 +61,7 @@ class LoaderOptions:
 
     batch_size: int = 32
     shuffle: bool = True
-    num_workers: int = 4
+    num_workers: int | None = None
     drop_last: bool = False
     transforms: Mapping[str, Transform] = field(default_factory=dict)
     collate_fn: Callable[[Batch], Any] | None = None
@@ -54,11 +76,14 @@ class LoaderOptions:
     rank: int | None = None
     world_size: int | None = None
     remainder: Remainder = "uneven"
+    threading: ThreadingOptions = ThreadingOptions()
+    auto_tune: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (("batch_size", 1), ("num_workers", 0), ("prefetch_factor", 1), ("seed", 0), ("window", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}={getattr(self, name)}: at least {least}")
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"{name}={value}: at least {least}")
         if self.seed >= 2**64:
             raise ValueError(f"seed={self.seed}: below 2**64")
         if self.order is not None and self.order not in get_args(OrderName):
@@ -67,6 +92,24 @@ class LoaderOptions:
             raise ValueError(f"on_error={self.on_error!r}: one of {', '.join(POLICIES)}")
         if self.sampler is not None and (self.order is not None or self.indices is not None):
             raise ValueError("a sampler decides the order by itself: give either sampler= or order= and indices=")
+
+    @property
+    def workers(self) -> int:
+        """How many threads there are, native and Python's; with ``auto_tune``, the most. 0: no thread for Python."""
+        if self.num_workers == 0:
+            return 0
+        default = usable_cpus() if self.auto_tune else DEFAULT_WORKERS
+        return self.threading.private_threadpool_size or self.num_workers or default
+
+    @property
+    def native_threads(self) -> int:
+        """How many threads the engine has; with ``auto_tune``, the most."""
+        return self.threading.private_threadpool_size or max(1, self.workers)
+
+    @property
+    def ahead(self) -> int:
+        """How many batches are made ahead; with ``auto_tune``, the most."""
+        return self.native_threads * self.prefetch_factor
 
     def chosen_fields(self, reader: DatasetReader) -> list[str]:
         """The fields to load, in the reader's order; transforms must be of these."""
