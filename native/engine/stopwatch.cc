@@ -58,15 +58,18 @@ void Stopwatch::resume() {
 
 Lap Stopwatch::lap() {
     Lap lap;
-    const auto wall = monotonic_ns();
-    lap.wall = wall - wall_;
-    wall_ = wall;
-    if (lap.wall < kBrief) {
-        lap.cpu = lap.wall;
+    auto wall = monotonic_ns();
+    if (wall - wall_ < kBrief) {
+        lap.wall = lap.cpu = wall - wall_;
+        wall_ = wall;
         cpu_ += lap.wall;  // so that the next long lap does not count it again
         return lap;
     }
+    // Asking for its CPU time is where the kernel finds that a thread's turn is over: it may come back much later.
     const auto cpu = read_clock(CLOCK_THREAD_CPUTIME_ID);
+    wall = monotonic_ns();
+    lap.wall = wall - wall_;
+    wall_ = wall;
     lap.cpu = cpu > cpu_ ? std::min(cpu - cpu_, lap.wall) : 0;
     cpu_ = cpu;
     const auto waited = lap.wall - lap.cpu;

@@ -8,42 +8,37 @@ from typing import Any
 WAITING = 0.1
 """The consumer may wait this share of its time before it is worth a word."""
 BUSY = 0.75
-"""From this share of the CPUs or threads on, they are what limits."""
+"""From this share of their time on, threads (or Python, which has one) are what limits."""
 BLOCKED = 0.3
-"""The share of the threads' time without a CPU, waiting for bytes, from which reading limits."""
+"""From this share of their working time that threads wait for bytes on, reading is what limits."""
 
 
 def advise(stats: Mapping[str, Any]) -> list[str]:
     """One or two lines on what limits the loader, with the numbers behind it; ``stats`` is ``DataLoader.stats()``."""
     if not stats["batches"] or not stats["running"]:
         return ["nothing was loaded yet"]
-    share = stats["waiting"] / stats["running"]
-    own = stats["consumer"] / stats["running"]
-    if share <= WAITING and own >= 1 - 2 * WAITING:
-        return [f"consumer-bound: it waits {share:.0%} of its time for batches; loading is not what limits"]
-    return [_bottleneck(stats, share), *_more_threads(stats)]
-
-
-def _bottleneck(stats: Mapping[str, Any], share: float) -> str:
     running, threads = stats["running"], stats["threads"]
+    waiting, consumer = stats["waiting"] / running, stats["consumer"] / running
+    if waiting <= WAITING and consumer >= 1 - 2 * WAITING:
+        return [f"consumer-bound: it waits {waiting:.0%} of its time for batches; loading is not what limits"]
     working = threads["seconds"] - threads["idle"]
-    cpus = threads["busy"] / running
-    python = stats["python"] / running
-    blocked = threads["blocked"] / working if working else 0.0
-    native = min(threads["native"], threads["cpus"])
-    if blocked >= BLOCKED:
-        return _reading(stats, blocked)
-    if cpus + python >= BUSY * native and cpus >= python:
-        return _decoding(stats, cpus)
-    if python >= BUSY:
-        return _python(stats, python)
-    if cpus >= BUSY * native:
-        return _decoding(stats, cpus)
-    idle = threads["idle"] / threads["seconds"] if threads["seconds"] else 0.0
-    return (
-        f"nothing is at its limit: the consumer waits {share:.0%} of its time, threads lack work {idle:.0%} of theirs;"
-        f" raise prefetch_factor ({stats['ahead']} batches are made ahead) or batch_size"
-    )
+    if working and threads["blocked"] / working >= BLOCKED:
+        return [_reading(stats, threads["blocked"] / working)]
+    if threads["seconds"] and working / threads["seconds"] >= BUSY:
+        return [_decoding(stats), *_about_threads(threads, running)]
+    if stats["python"] / running >= BUSY:
+        return [_python(stats)]
+    if stats["planning"] / running >= 1 - BUSY:
+        each = stats["samples"] / stats["batches"]
+        return [
+            f"planning-bound: choosing samples takes {stats['planning'] / running:.0%} of the time"
+            f" at {each:,.0f} samples a batch; raise batch_size"
+        ]
+    idle = 1 - working / threads["seconds"] if threads["seconds"] else 0.0
+    return [
+        f"nothing is at its limit: the consumer waits {waiting:.0%} of its time, threads lack work {idle:.0%}"
+        f" of theirs; raise prefetch_factor ({count(stats['ahead'], 'batch', 'batches')} ahead) or batch_size"
+    ]
 
 
 def _reading(stats: Mapping[str, Any], blocked: float) -> str:
@@ -55,38 +50,42 @@ def _reading(stats: Mapping[str, Any], blocked: float) -> str:
     )
 
 
-def _decoding(stats: Mapping[str, Any], cpus: float) -> str:
+def _decoding(stats: Mapping[str, Any]) -> str:
+    threads = stats["threads"]
     slowest = _most(stats, "decode")
-    part = stats["fields"][slowest]["decode"] / max(stats["threads"]["busy"], 1e-9)
     told = stats["fields"][slowest]
-    shrinks = told["decoded_bytes"] > 2 * told["stored_bytes"]
-    cure = "store smaller images or add cores" if shrinks else "load fewer fields or add cores"
+    part = told["decode"] / threads["busy"] if threads["busy"] else 0.0
+    cure = "store smaller images or add cores" if told["decoded_bytes"] > 2 * told["stored_bytes"] else "add cores"
     return (
-        f"decode-bound: {cpus:.1f} of {stats['threads']['cpus']} cores busy, {part:.0%} of it with {slowest!r}; {cure}"
+        f"decode-bound: {threads['busy'] / stats['running']:.1f} of {threads['cpus']} cores busy,"
+        f" {part:.0%} of it with {slowest!r}; {cure}"
     )
 
 
-def _python(stats: Mapping[str, Any], python: float) -> str:
+def _about_threads(threads: Mapping[str, Any], running: float) -> list[str]:
+    """A second line where there are fewer threads than could work, or the CPUs are somebody else's."""
+    native, cpus = threads["native"], threads["cpus"]
+    if native < cpus:
+        return [f"{count(native, 'thread')} on {cpus} CPUs, and always at work: raise num_workers"]
+    if threads["busy"] / running < BUSY * cpus and threads["preempted"] > threads["busy"]:
+        return ["threads wait for a CPU longer than they have one: other programs or threads use the CPUs"]
+    return []
+
+
+def _python(stats: Mapping[str, Any]) -> str:
     parts = {f"the transform of {name!r}": told["transform"] for name, told in stats["fields"].items()}
-    parts |= {f"decoding {name!r} in Python": told["python"] for name, told in stats["fields"].items()}
+    parts |= {f"decoding {name!r}": told["python"] for name, told in stats["fields"].items()}
     parts["collate_fn"] = stats["collate"]
     slowest = max(parts, key=lambda name: parts[name])
-    each = parts[slowest] / stats["batches"] * 1000
     return (
-        f"Python-bound: Python runs {python:.0%} of the time, mostly {slowest} ({each:.1f} ms a batch);"
-        " make it vectorised, or do it before writing"
+        f"Python-bound: Python code runs {stats['python'] / stats['running']:.0%} of the time, mostly {slowest}"
+        f" ({parts[slowest] / stats['batches'] * 1000:.1f} ms a batch); do it on whole arrays, or before writing"
     )
 
 
-def _more_threads(stats: Mapping[str, Any]) -> list[str]:
-    """A second line where fewer threads work than could."""
-    threads = stats["threads"]
-    working = threads["seconds"] - threads["idle"]
-    if threads["native"] < threads["cpus"] and working >= BUSY * threads["seconds"]:
-        return [f"only {threads['native']} threads on {threads['cpus']} CPUs, and they are busy: raise num_workers"]
-    if threads["preempted"] > 0.5 * max(working, 1e-9) and threads["native"] > threads["cpus"]:
-        return [f"{threads['native']} threads share {threads['cpus']} CPUs: fewer would do"]
-    return []
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """A number of things."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def _most(stats: Mapping[str, Any], what: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from fastloader.errors import DecodeError, FastLoaderError
 from fastloader.loader.columns import Column
 from fastloader.loader.options import LoaderOptions, OnError, OrderName, ThreadingOptions, Transform
 from fastloader.loader.runner import Runner
-from fastloader.loader.stats import Spent
+from fastloader.loader.stats import Counters
 from fastloader.loader.tuning import Limits, Tuner
 from fastloader.reader import DatasetReader
 from fastloader.samplers import BatchOrder, EpochDigest, Order, Position, Remainder
@@ -130,11 +131,12 @@ class DataLoader:
         - ``batches``, ``samples``: given to the consumer. ``bad_values``, ``bad``: how many values were bad, and the
           first thousand of them.
         - ``running``: while an epoch was under way. In it the consumer was ``waiting`` for batches, and busy with them
-          for ``consumer``.
+          for ``consumer``; its thread also spent ``planning`` on which samples come next.
         - ``python``: Python code that finished batches, of which ``transform`` and ``collate`` are the user's.
         - ``fields``, for each: ``lookup`` and ``read``, all the time native threads spent on it, of which ``decode``
           was work (look up, copy, check, decompress, decode), ``blocked`` waiting for bytes from disk, and
-          ``preempted`` waiting for a CPU; ``python`` and ``transform``; ``stored_bytes`` of files and ``decoded_bytes`` of batches.
+          ``preempted`` waiting for a CPU; ``python`` and ``transform``; ``stored_bytes`` of files and
+          ``decoded_bytes`` of batches.
         - ``threads``: ``native`` and ``python`` threads, usable ``cpus``; ``seconds`` of all native threads, of which
           they were ``busy``, ``blocked``, ``preempted`` or ``idle``; ``most_in_one_batch`` at a time.
         - ``io``: the ``mode`` of reading, ``bytes`` read, seconds ``waiting`` for them, ``major_faults``.
@@ -176,8 +178,10 @@ class DataLoader:
         runner = self._running()
         steps = self.plan.steps(done, epoch)
         batches = (self.plan.batch(epoch, step, done) for step in range(steps))
-        python = self.options.workers if self._needs_python(runner) else 0
-        with contextlib.closing(runner.run(batches, self._finish, python)) as finished:
+        custom = bool(self.options.transforms or self.options.collate_fn)
+        finish = partial(self._finish, runner.counters) if custom else _as_it_is
+        python = self.options.workers if custom or runner.needs_python else 0
+        with contextlib.closing(runner.run(batches, finish, python)) as finished:
             for step in range(steps):
                 batch, samples = next(finished)
                 self._place = (epoch, done, step)
@@ -202,11 +206,10 @@ class DataLoader:
             )  # fmt: skip
         return self._runner
 
-    def _needs_python(self, runner: Runner) -> bool:
-        return bool(self.options.transforms or self.options.collate_fn) or runner.needs_python
-
-    def _finish(self, batch: Batch, samples: NDArray[np.int64], spent: Spent) -> tuple[Any, NDArray[np.int64]]:
+    def _finish(self, counters: Counters, batch: Batch, samples: NDArray[np.int64]) -> tuple[Any, NDArray[np.int64]]:
+        """The batch as the user's functions make it."""
         began = time.perf_counter()
+        spent = {}
         for name, transform in self.options.transforms.items():
             try:
                 batch[name] = transform(batch[name])
@@ -219,9 +222,11 @@ class DataLoader:
                     path=self.reader.path, field=name,
                 ) from error  # fmt: skip
             before, began = began, time.perf_counter()
-            spent.transforms[name] = began - before
-        if self.options.collate_fn is None:
-            return batch, samples
-        collated = self.options.collate_fn(batch)
-        spent.collate = time.perf_counter() - began
+            spent[name] = began - before
+        collated = batch if self.options.collate_fn is None else self.options.collate_fn(batch)
+        counters.transformed(spent, time.perf_counter() - began)
         return collated, samples
+
+
+def _as_it_is(batch: Batch, samples: NDArray[np.int64]) -> tuple[Batch, NDArray[np.int64]]:
+    return batch, samples

@@ -19,7 +19,7 @@ from fastloader.formats.fld import Dataset, explain
 from fastloader.loader.columns import Column, Fault
 from fastloader.loader.policy import settle
 from fastloader.loader.resources import usable_cpus
-from fastloader.loader.stats import Counters, Spent, summary
+from fastloader.loader.stats import Counters, summary
 from fastloader.loader.tuning import Setting, Tuner
 from fastloader.types import Batch
 
@@ -27,8 +27,8 @@ SPARE_SLOTS = 3
 """Slots beyond those being made: the consumer's, the one it is about to get, and one on its way back."""
 
 
-Finish = Callable[[Batch, NDArray[np.int64], Spent], Any]
-"""What Python still does to a batch of these samples; it says what time it spent."""
+Finish = Callable[[Batch, NDArray[np.int64]], Any]
+"""What Python still does to a batch of these samples."""
 
 
 class Runner:
@@ -46,7 +46,7 @@ class Runner:
         tuner: Tuner | None = None,
     ) -> None:
         self._process = os.getpid()
-        self.counters = Counters()
+        self.counters = Counters(len(columns))
         self._dataset = dataset
         self._columns = columns
         self._on_error = on_error
@@ -84,6 +84,7 @@ class Runner:
                 return True
             return False
 
+        resumed = time.perf_counter()
         try:
             while len(waiting) < self._depth and submit():
                 pass
@@ -92,6 +93,7 @@ class Runner:
                 while len(waiting) < self._depth and submit():
                     pass
                 began = time.perf_counter()
+                counters.planning += began - resumed
                 if future is None:
                     batch, waited = self._make(ticket, samples, finish)
                 else:
@@ -104,7 +106,8 @@ class Runner:
                     self._tune(self._tuner, waited)
                 given = time.perf_counter()
                 yield batch
-                counters.consumer += time.perf_counter() - given
+                resumed = time.perf_counter()
+                counters.consumer += resumed - given
                 del batch, future  # while we wait for the next one, only the consumer decides how long this one lives
         except KeyboardInterrupt:
             patient = False  # a transform may be stuck for good
@@ -164,7 +167,7 @@ class Runner:
         """The batch, finished, and how long the engine was waited for."""
         asked = time.perf_counter()
         parts, failures = self._engine.wait(ticket)
-        began = now = time.perf_counter()
+        began = time.perf_counter()
         faults = [
             Fault(row, self._columns[number].name, self._explain(samples, number, row, kind, message, stored, computed))
             for number, kind, message, row, stored, computed in failures
@@ -173,18 +176,18 @@ class Runner:
             if self._on_error == "raise" or isinstance(fault.error, MemoryError):
                 raise fault.error  # they come ordered by row; without memory there is nothing to decode
         count = len(samples)
-        spent = Spent()
         values = {}
+        laps = [began]
         for column, part in zip(self._columns, parts, strict=True):
             values[column.name] = column.values(part, count, faults)
-            before, now = now, time.perf_counter()
-            spent.fields[column.name] = now - before
+            laps.append(time.perf_counter())
         for fault in faults:
             self._locate(fault, int(samples[fault.row]))
         if faults:
             self.counters.found(faults, samples)
-        batch = finish(settle(values, count, faults, self._on_error, self._columns), samples, spent)
-        self.counters.made(spent, time.perf_counter() - began)
+        batch = finish(settle(values, count, faults, self._on_error, self._columns), samples)
+        laps.append(time.perf_counter())
+        self.counters.made(laps)
         return batch, began - asked
 
     def _explain(

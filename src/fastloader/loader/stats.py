@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,30 +15,36 @@ from fastloader.loader.columns import Fault
 MOST_LISTED = 1000
 
 
-@dataclass(slots=True)
 class Counters:
     """What was counted in Python. Threads that finish batches add to it under its lock, once a batch."""
 
-    batches: int = 0
-    samples: int = 0
-    waiting: float = 0.0
-    consumer: float = 0.0
-    python: float = 0.0
-    collate: float = 0.0
-    fields: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    transforms: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    faults: int = 0
-    listed: list[dict[str, Any]] = field(default_factory=list)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self, columns: int) -> None:
+        self.batches = 0
+        self.samples = 0
+        self.waiting = 0.0
+        self.consumer = 0.0
+        self.planning = 0.0
+        self.python = 0.0
+        self.collate = 0.0
+        self.columns = [0.0] * columns
+        self.transforms: defaultdict[str, float] = defaultdict(float)
+        self.faults = 0
+        self.listed: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
 
-    def made(self, spent: Spent, python: float) -> None:
-        """A batch was finished."""
+    def made(self, laps: Sequence[float]) -> None:
+        """A batch was finished: when that began, when the values of each column were there, and when all was done."""
         with self._lock:
-            self.python += python
-            self.collate += spent.collate
-            for total, mine in ((self.fields, spent.fields), (self.transforms, spent.transforms)):
-                for name, seconds in mine.items():
-                    total[name] += seconds
+            self.python += laps[-1] - laps[0]
+            for i in range(len(self.columns)):
+                self.columns[i] += laps[i + 1] - laps[i]
+
+    def transformed(self, transforms: Mapping[str, float], collate: float) -> None:
+        """A batch went through the user's functions in so many seconds."""
+        with self._lock:
+            self.collate += collate
+            for name, seconds in transforms.items():
+                self.transforms[name] += seconds
 
     def found(self, faults: Sequence[Fault], samples: NDArray[np.int64]) -> None:
         """Some values of a batch were bad."""
@@ -52,15 +57,6 @@ class Counters:
             ]
 
 
-@dataclass(slots=True)
-class Spent:
-    """Seconds of Python for one batch: by field making values, by field in transforms, and in ``collate_fn``."""
-
-    fields: dict[str, float] = field(default_factory=dict)
-    transforms: dict[str, float] = field(default_factory=dict)
-    collate: float = 0.0
-
-
 def summary(counters: Counters, columns: dict[str, dict[str, Any]], usage: dict[str, Any]) -> dict[str, Any]:
     """Everything in one dictionary, ready for JSON; ``columns`` and ``usage`` are what the engine tells."""
     total = {key: sum(times[key] for times in columns.values()) for key in next(iter(columns.values()))}
@@ -71,12 +67,12 @@ def summary(counters: Counters, columns: dict[str, dict[str, Any]], usage: dict[
             "decode": times["cpu"],
             "blocked": times["blocked"],
             "preempted": times["preempted"],
-            "python": counters.fields[name],
-            "transform": counters.transforms[name],
+            "python": python,
+            "transform": counters.transforms.get(name, 0.0),
             "stored_bytes": times["stored_bytes"],
             "decoded_bytes": times["decoded_bytes"],
         }
-        for name, times in columns.items()
+        for (name, times), python in zip(columns.items(), counters.columns, strict=True)
     }
     return {
         "batches": counters.batches,
@@ -84,6 +80,7 @@ def summary(counters: Counters, columns: dict[str, dict[str, Any]], usage: dict[
         "running": usage["running"],
         "waiting": counters.waiting,
         "consumer": counters.consumer,
+        "planning": counters.planning,
         "python": counters.python,
         "transform": sum(counters.transforms.values()),
         "collate": counters.collate,
