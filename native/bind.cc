@@ -591,6 +591,7 @@ void bind_engine(nb::module_& m) {
             told["idle"] = seconds(used.idle);
             told["most_in_one_batch"] = used.most_in_one_batch;
             told["largest_batch"] = used.largest_batch;
+            told["kept"] = used.kept;
             return told;
         }, nb::sig("def usage(self) -> dict[str, Any]"))
         .def("times", [](const BoundEngine& e) {

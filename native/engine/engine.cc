@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "crc32c.h"
 
@@ -113,8 +114,8 @@ Engine::~Engine() {
 
 Usage Engine::usage() const {
     std::lock_guard lock(mutex_);
-    return {threads_wanted_,    running_.sum(),     hired_.sum(), idle_.sum(),
-            most_in_one_batch_, largest_batch_.load()};
+    return {threads_wanted_,    running_.sum(),        hired_.sum(), idle_.sum(),
+            most_in_one_batch_, largest_batch_.load(), ring_->bytes_waiting()};
 }
 
 bool Engine::usable() const { return getpid() == process_; }
@@ -173,10 +174,10 @@ void Engine::forget(std::uint64_t ticket) {
 
 void Engine::stop() {
     std::lock_guard control(control_);
+    bool ran = false;
     {
         std::lock_guard lock(mutex_);
-        if (!stopping_) running_.change(-1);
-        stopping_ = true;
+        ran = !std::exchange(stopping_, true);
         queue_.clear();
     }
     work_.notify_all();
@@ -184,6 +185,7 @@ void Engine::stop() {
     for (auto& worker : workers_)
         if (worker.thread.joinable()) worker.thread.join();
     std::lock_guard lock(mutex_);
+    if (ran) running_.change(-1);
     workers_.clear();
     jobs_.clear();
 }

@@ -84,6 +84,7 @@ struct Usage {
     std::uint64_t idle = 0;     // those of them without work
     std::size_t most_in_one_batch = 0;
     std::size_t largest_batch = 0;  // bytes of its slot
+    std::size_t kept = 0;           // bytes of slots that wait for reuse
 };
 
 class Engine {

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import fastloader as fl
 from fastloader.loader import tuning
 from fastloader.loader.resources import Memory
+from fastloader.loader.runner import SPARE_SLOTS
 from fastloader.loader.tuning import Controller, Limits, Observation, Setting, Tuner
 
 PLENTY = Memory(available=60 << 30, total=64 << 30)
@@ -188,6 +189,30 @@ def test_threads_come_and_go_with_the_setting(path, monkeypatch):
         seen.append(engine_threads())
     assert {max(seen), seen[-1]} == {6, 3}
     assert engine_threads() == 0
+
+
+def test_slots_are_kept_for_as_many_batches_as_are_ahead(path, monkeypatch):
+    monkeypatch.setattr(tuning, "OBSERVED_SECONDS", 0.0)
+    ahead = [8]
+
+    def observe(self, seen):
+        self.setting = Setting(2, ahead[0])
+        return tuning.Decision(self.setting, "told so")
+
+    monkeypatch.setattr(Controller, "observe", observe)
+    loader = fl.DataLoader(fl.open(path), 6, num_workers=4, auto_tune=True)
+    for _ in range(10):
+        for _ in loader:
+            pass
+    assert loader.stats()["ahead"] == 8
+    assert loader.stats()["slots"] <= 8 + SPARE_SLOTS
+    ahead[0] = 1
+    before = loader.stats()["memory"]
+    for _ in loader:
+        pass
+    assert loader.stats()["ahead"] == 1
+    assert loader.stats()["memory"]["kept"] <= (1 + SPARE_SLOTS) * loader.stats()["memory"]["largest_batch"]
+    assert loader.stats()["memory"]["kept"] < before["kept"]
 
 
 def test_a_tuned_loader_starts_with_one_thread(path):

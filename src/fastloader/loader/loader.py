@@ -140,7 +140,8 @@ class DataLoader:
         - ``threads``: ``native`` and ``python`` threads, usable ``cpus``; ``seconds`` of all native threads, of which
           they were ``busy``, ``blocked``, ``preempted`` or ``idle``; ``most_in_one_batch`` at a time.
         - ``io``: the ``mode`` of reading, ``bytes`` read, seconds ``waiting`` for them, ``major_faults``.
-        - ``ahead``: batches made ahead. ``slots``: batches' memory ever made.
+        - ``memory``: bytes of the ``largest_batch``, and of batches' memory ``kept`` for reuse. ``slots``: for how many
+          batches memory was ever made. ``ahead``: how many are made ahead.
         - ``tuning``: what ``auto_tune`` chose and why, or ``None``.
         """
         return self._running().stats()
@@ -195,12 +196,15 @@ class DataLoader:
     def _running(self) -> Runner:
         """The engine of this process; a forked child makes its own."""
         if self._runner is None or not self._runner.mine:
-            names = self.reader.field_names
-            columns = [Column(names.index(name), name, self.reader.fields[name]) for name in self._names]
+            dataset, names = self.reader.dataset, self.reader.field_names
+            # Only those asked for: the type of another may be unknown here.
+            columns = [
+                Column(number, name, dataset.field(number)) for number, name in enumerate(names) if name in self._names
+            ]
             options = self.options
             threads, ahead = options.native_threads, options.ahead
             self._runner = Runner(
-                self.reader.dataset, columns, threads, ahead, options.on_error,
+                dataset, columns, threads, ahead, options.on_error,
                 threads_a_batch=options.threading.max_intra_op_parallelism or 0,
                 tuner=Tuner(Limits(threads, ahead)) if options.auto_tune else None,
             )  # fmt: skip

@@ -100,6 +100,7 @@ def summary(counters: Counters, columns: dict[str, dict[str, Any]], usage: dict[
             "waiting": total["blocked"],
             "major_faults": total["major_faults"],
         },
+        "memory": {"largest_batch": usage["largest_batch"], "kept": usage["kept"]},
         "bad_values": counters.faults,
         "bad": list(counters.listed),
     }
