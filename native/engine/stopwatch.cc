@@ -40,12 +40,10 @@ std::uint64_t Stopwatch::run_delay() const {
     return std::sscanf(text, "%llu %llu", &ran, &delayed) == 2 ? delayed : 0;
 }
 
+// Threads of small batches sleep and wake all the time, so the dearer counters are left as they are: falling asleep
+// faults in no page, and what a thread waits for a CPU when woken is little.
 void Stopwatch::restart() {
-    rusage usage{};
-    getrusage(RUSAGE_THREAD, &usage);
-    switches_ = usage.ru_nvcsw;
-    faults_ = usage.ru_majflt;
-    delay_ = run_delay();
+    slept_ = true;
     cpu_ = read_clock(CLOCK_THREAD_CPUTIME_ID);
     wall_ = monotonic_ns();
 }
@@ -81,12 +79,14 @@ Lap Stopwatch::lap() {
     getrusage(RUSAGE_THREAD, &usage);
     const auto delay = run_delay();
     // A thread that never gave up its CPU of its own accord was not blocked.
-    lap.preempted = usage.ru_nvcsw == switches_ ? waited : std::min(waited, delay - std::min(delay, delay_));
+    const bool stayed = !slept_ && usage.ru_nvcsw == switches_;
+    lap.preempted = stayed ? waited : std::min(waited, delay - std::min(delay, delay_));
     lap.blocked = waited - lap.preempted;
     lap.major_faults = static_cast<std::uint64_t>(std::max<std::int64_t>(usage.ru_majflt - faults_, 0));
     switches_ = usage.ru_nvcsw;
     faults_ = usage.ru_majflt;
     delay_ = delay;
+    slept_ = false;
     return lap;
 }
 

@@ -42,6 +42,7 @@ private:
     std::uint64_t delay_ = 0;
     std::int64_t switches_ = 0;
     std::int64_t faults_ = 0;
+    bool slept_ = false;  // since the last time the counters were read
 };
 
 }  // namespace fl

@@ -22,7 +22,9 @@ GAIN = 0.04
 """How much faster batches must come for a growth to stay."""
 IDLE = 0.2
 """The share of their time that threads must lack work for more batches ahead to be worth a try."""
-PATIENCE = 100
+CHANCES = 2
+"""Observations that a growth gets to show what it brings: a machine that others use is slow now and then."""
+PATIENCE = 50
 """Observations until what brought nothing is tried again; doubled each time."""
 LOW, ENOUGH = 0.05, 0.10
 """Shares of the memory: with less than the first available, batches ahead go; growing needs more than the second."""
@@ -84,6 +86,7 @@ class _Trial:
     knob: Knob
     before: Setting
     rate: float
+    chances: int = CHANCES
 
 
 @dataclass(slots=True)
@@ -137,6 +140,10 @@ class Controller:
             return None
         hope = self._hopes[trial.knob]
         good = seen.rate >= trial.rate * (1 + GAIN) or seen.share <= SATISFIED
+        trial.chances -= 1
+        if not good and trial.chances:
+            self._trial = trial
+            return Decision(self.setting, f"more {_words(trial.knob)} brought nothing so far")
         if good and not hope.failed:
             hope.step = 0
             return None
