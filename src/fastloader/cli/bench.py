@@ -84,7 +84,7 @@ def command(
         loader = DataLoader(reader, batch_size, num_workers=threads, fields=chosen, order=order, auto_tune=tune)
         seconds = SECONDS if seconds is None and batches is None else seconds
         with loader:
-            measured = _measure(loader, batches, seconds, cold, quiet)
+            measured = _measure(loader, str(dataset), batches, seconds, cold, quiet)
     if as_json:
         say(to_json(asdict(measured), indent=2))
     else:
@@ -118,7 +118,9 @@ def _cool_down(path: Path) -> None:
         complain(f"{path}: {left:.0%} of it stays in memory: it is in use, or its file system keeps it there")
 
 
-def _measure(loader: DataLoader, batches: int | None, seconds: float | None, cold: bool, quiet: bool) -> Measured:
+def _measure(
+    loader: DataLoader, path: str, batches: int | None, seconds: float | None, cold: bool, quiet: bool
+) -> Measured:
     from fastloader.loader import advise
 
     began, used = time.perf_counter(), _cpu_seconds()
@@ -136,7 +138,7 @@ def _measure(loader: DataLoader, batches: int | None, seconds: float | None, col
         sum(told[f"{what}_bytes"] for told in stats["fields"].values()) for what in ("stored", "decoded")
     )
     return Measured(
-        path=str(loader.reader.path), cold=cold, seconds=took, first_batch=first,
+        path=path, cold=cold, seconds=took, first_batch=first,
         epochs=stats["samples"] / len(loader.reader), samples_per_second=stats["samples"] / took,
         stored_bytes_per_second=stored / took, decoded_bytes_per_second=decoded / took, cpus=used / took,
         interrupted=interrupted, advice=advise(stats), stats=stats,
