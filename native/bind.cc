@@ -490,8 +490,9 @@ fl::Elements elements_of(const ElementsTuple& given, std::size_t metadata_size) 
 }
 
 struct BoundEngine {
-    BoundEngine(const std::vector<PlanTuple>& columns, std::size_t threads, std::size_t slots, const IoOptions& io)
-        : owned(new fl::Engine(plans(columns), threads, slots, read_options(io))), engine(*owned) {}
+    BoundEngine(const std::vector<PlanTuple>& columns, std::size_t threads, std::size_t slots,
+                std::size_t threads_a_batch, const IoOptions& io)
+        : owned(new fl::Engine(plans(columns), threads, slots, threads_a_batch, read_options(io))), engine(*owned) {}
 
     static std::vector<fl::ColumnPlan> plans(const std::vector<PlanTuple>& columns) {
         using Kind = fl::ColumnPlan::Kind;
@@ -546,10 +547,12 @@ nb::tuple to_python(const fl::FinishedBatch& batch, const std::vector<fl::Column
     return nb::make_tuple(columns, failures);
 }
 
+double seconds(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
+
 void bind_engine(nb::module_& m) {
     nb::class_<BoundEngine>(m, "Engine")
-        .def(nb::init<const std::vector<PlanTuple>&, std::size_t, std::size_t, const IoOptions&>(), "columns"_a,
-             "threads"_a, "slots"_a, "io"_a = IoOptions{0, 0, 0})
+        .def(nb::init<const std::vector<PlanTuple>&, std::size_t, std::size_t, std::size_t, const IoOptions&>(),
+             "columns"_a, "threads"_a, "slots"_a, "threads_a_batch"_a = 0, "io"_a = IoOptions{0, 0, 0})
         .def("add_source", [](BoundEngine& e, nb::list columns,
                               const std::tuple<std::string, std::uint64_t, std::uint64_t>& file) {
             std::vector<fl::ColumnSource> source;
@@ -608,14 +611,30 @@ void bind_engine(nb::module_& m) {
             e.engine.forget(ticket);
         }, "ticket"_a)
         .def("reads", [](const BoundEngine& e) {
+            nb::dict told;
             const auto* reads = e.engine.reads();
-            if (!reads) return std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, double>{};
+            if (!reads) return told;
             const auto& counts = reads->counts();
-            return std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, double>(
-                counts.reads, counts.bytes, counts.asked, counts.mapped, counts.given_up,
-                static_cast<double>(counts.waiting) * 1e-9);
+            told["reads"] = counts.reads.load();
+            told["read_bytes"] = counts.bytes.load();
+            told["payload_bytes"] = counts.asked.load();
+            told["batches_in_memory"] = counts.mapped.load();
+            told["given_up"] = counts.given_up.load();
+            told["waiting"] = seconds(counts.waiting);
+            return told;
+        }, nb::sig("def reads(self) -> dict[str, Any]"))
+        .def("start", [](BoundEngine& e) {
+            nb::gil_scoped_release release;
+            e.engine.start();
         })
-        .def("start", [](BoundEngine& e) { e.engine.start(); })
+        .def("set_threads", [](BoundEngine& e, std::size_t threads) {
+            nb::gil_scoped_release release;
+            e.engine.set_threads(threads);
+        }, "threads"_a)
+        .def("set_slots", [](BoundEngine& e, std::size_t slots) {
+            nb::gil_scoped_release release;
+            e.engine.set_slots(slots);
+        }, "slots"_a)
         .def("stop", [](BoundEngine& e) {
             nb::gil_scoped_release release;
             e.engine.stop();
@@ -623,13 +642,35 @@ void bind_engine(nb::module_& m) {
         .def_prop_ro("usable", [](const BoundEngine& e) { return e.engine.usable(); })
         .def_prop_ro("slot_bytes", [](const BoundEngine& e) { return e.engine.slot_bytes(); })
         .def_prop_ro("slots_made", [](const BoundEngine& e) { return e.engine.slots_made(); })
+        .def("usage", [](const BoundEngine& e) {
+            const auto used = e.engine.usage();
+            nb::dict told;
+            told["threads"] = used.threads;
+            told["running"] = seconds(used.running);
+            told["hired"] = seconds(used.hired);
+            told["idle"] = seconds(used.idle);
+            told["most_in_one_batch"] = used.most_in_one_batch;
+            told["largest_batch"] = used.largest_batch;
+            told["kept"] = used.kept;
+            return told;
+        }, nb::sig("def usage(self) -> dict[str, Any]"))
         .def("times", [](const BoundEngine& e) {
-            std::vector<std::tuple<double, double>> seconds;
-            for (std::size_t i = 0; i < e.engine.columns().size(); ++i)
-                seconds.emplace_back(static_cast<double>(e.engine.times(i).locate) * 1e-9,
-                                     static_cast<double>(e.engine.times(i).read) * 1e-9);
-            return seconds;
-        });
+            nb::list columns;
+            for (std::size_t i = 0; i < e.engine.columns().size(); ++i) {
+                const auto& times = e.engine.times(i);
+                nb::dict told;
+                told["lookup"] = seconds(times.lookup);
+                told["read"] = seconds(times.read);
+                told["cpu"] = seconds(times.cpu);
+                told["preempted"] = seconds(times.preempted);
+                told["blocked"] = seconds(times.blocked);
+                told["major_faults"] = times.major_faults.load();
+                told["stored_bytes"] = times.stored_bytes.load();
+                told["decoded_bytes"] = times.decoded_bytes.load();
+                columns.append(told);
+            }
+            return columns;
+        }, nb::sig("def times(self) -> list[dict[str, Any]]"));
 }
 
 void bind_reads(nb::module_& m) {

@@ -10,7 +10,13 @@ import pytest
 from fastloader.fields import BY_TYPE_ID
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["how-to/custom-field.md", "how-to/resume.md", "how-to/variable-length.md", "tutorials/first-dataset.md"]
+PAGES = [
+    "how-to/custom-field.md",
+    "how-to/find-the-bottleneck.md",
+    "how-to/resume.md",
+    "how-to/variable-length.md",
+    "tutorials/first-dataset.md",
+]
 
 
 def run(name, *arguments, cwd):

@@ -7,17 +7,12 @@
 #include <chrono>
 #include <limits>
 #include <new>
+#include <utility>
 
 #include "crc32c.h"
 
 namespace fl {
 namespace {
-
-std::uint64_t now() {
-    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                          std::chrono::steady_clock::now().time_since_epoch())
-                                          .count());
-}
 
 constexpr std::size_t kTaskBytes = 1 << 20;  // payloads copied a task
 constexpr std::size_t kTaskImages = 4;       // images decoded a task
@@ -45,6 +40,7 @@ struct Engine::Job {
     std::shared_ptr<ReadAhead::Loan> loan;
     std::vector<std::vector<Near>> bytes;  // by column and row; empty where nothing was read
     std::atomic<std::size_t> pending{1};
+    std::atomic<std::size_t> threads{0};  // working on it now; goes up under the engine's lock only
     std::mutex mutex;  // guards failures
     std::vector<BatchFailure> failures;
     bool done = false;
@@ -69,11 +65,32 @@ struct Engine::Job {
     }
 };
 
-Engine::Engine(std::vector<ColumnPlan> columns, std::size_t threads, std::size_t slots, ReadOptions reads)
+void ColumnTimes::add(std::atomic<std::uint64_t>& what, const Lap& lap) {
+    what += lap.wall;
+    cpu += lap.cpu;
+    if (lap.preempted) preempted += lap.preempted;
+    if (lap.blocked) blocked += lap.blocked;
+    if (lap.major_faults) major_faults += lap.major_faults;
+}
+
+void ThreadTime::change(std::ptrdiff_t by) {
+    const auto now = monotonic_ns();
+    sum_ += static_cast<std::uint64_t>(count_) * (now - since_);
+    since_ = now;
+    count_ += by;
+}
+
+std::uint64_t ThreadTime::sum() const {
+    return sum_ + static_cast<std::uint64_t>(count_) * (monotonic_ns() - since_);
+}
+
+Engine::Engine(std::vector<ColumnPlan> columns, std::size_t threads, std::size_t slots, std::size_t threads_a_batch,
+               ReadOptions reads)
     : columns_(std::move(columns)),
       times_(std::make_unique<ColumnTimes[]>(columns_.size())),
       ring_(std::make_shared<Ring>(columns_.size(), slots)),
       process_(getpid()),
+      threads_a_batch_(threads_a_batch),
       sources_(std::make_shared<const SourceList>()),
       threads_wanted_(std::max<std::size_t>(threads, 1)) {
     const bool payloads = std::any_of(columns_.begin(), columns_.end(),
@@ -83,16 +100,49 @@ Engine::Engine(std::vector<ColumnPlan> columns, std::size_t threads, std::size_t
 
 void Engine::start() {
     if (!usable()) throw Failure("process", "this engine belongs to another process");
+    std::lock_guard control(control_);
     std::lock_guard lock(mutex_);
-    if (!threads_.empty()) return;
+    if (!stopping_) return;
     stopping_ = false;
-    for (std::size_t i = 0; i < threads_wanted_; ++i) threads_.emplace_back([this] { work(); });
+    running_.change(1);
+    hire();
+}
+
+void Engine::set_threads(std::size_t threads) {
+    if (!usable()) throw Failure("process", "this engine belongs to another process");
+    {
+        std::lock_guard control(control_);
+        std::lock_guard lock(mutex_);
+        threads_wanted_ = std::max<std::size_t>(threads, 1);
+        if (!stopping_) hire();
+    }
+    work_.notify_all();
+}
+
+// Threads for all places without one. Who has left does not lock again, so it may be waited for under the lock.
+void Engine::hire() {
+    for (std::size_t i = 0; i < threads_wanted_; ++i) {
+        if (i == workers_.size()) workers_.emplace_back();
+        auto& worker = workers_[i];
+        if (worker.left) worker.thread.join();
+        if (!worker.thread.joinable()) {
+            worker.thread = std::thread([this, i] { work(i); });
+            worker.left = false;
+            hired_.change(1);
+        }
+    }
 }
 
 Engine::~Engine() { stop(); }
 
 void Engine::Abandon::operator()(Engine* engine) const {
     if (engine->usable()) delete engine;
+}
+
+Usage Engine::usage() const {
+    std::lock_guard lock(mutex_);
+    return {threads_wanted_,    running_.sum(),        hired_.sum(), idle_.sum(),
+            most_in_one_batch_, largest_batch_.load(), ring_->bytes_waiting()};
 }
 
 bool Engine::usable() const { return getpid() == process_; }
@@ -156,7 +206,7 @@ void Engine::fill(std::uint64_t ticket) {
 
 // Asks for the stored bytes of all payloads of a batch. What can't be looked up here is found out again, and told, when
 // the batch is prepared.
-void Engine::read_ahead(const std::shared_ptr<Job>& job) {
+void Engine::read_ahead(const std::shared_ptr<Job>& job, Stopwatch& watch) {
     std::vector<ReadAhead::Range> ranges;
     const std::size_t samples = job->rows.size();
     std::vector<std::vector<Near>> bytes(columns_.size());
@@ -164,7 +214,6 @@ void Engine::read_ahead(const std::shared_ptr<Job>& job) {
     for (std::size_t column = 0; column < columns_.size(); ++column) {
         if (columns_[column].kind == ColumnPlan::Kind::rows) continue;
         const auto source = [&](std::size_t i) { return (*job->sources)[job->source(i)][column].payloads; };
-        const auto began = now();
         try {
             gather_rows(samples, sizeof(Extent),
                         [&](std::size_t i) { return TableRow{&source(i)->extents(), std::uint64_t(job->rows[i])}; },
@@ -178,7 +227,7 @@ void Engine::read_ahead(const std::shared_ptr<Job>& job) {
             bytes[column][i] = {extents[i].pointer, extents[i].size, ranges.size() + 1, nullptr, nullptr};
             ranges.push_back({job->source(i), extents[i].pointer, extents[i].size});
         }
-        times_[column].locate += now() - began;
+        times_[column].add(times_[column].lookup, watch.lap());
     }
     if (ranges.empty() || !reads_->worth_reading(ranges)) return loaded(job);
     job->bytes = std::move(bytes);
@@ -237,21 +286,24 @@ void Engine::forget(std::uint64_t ticket) {
 }
 
 void Engine::stop() {
+    std::lock_guard control(control_);
+    bool ran = false;
     decltype(queue_) queue;
     decltype(jobs_) jobs;
     {
         std::lock_guard lock(mutex_);
-        stopping_ = true;
+        ran = !std::exchange(stopping_, true);
         queue.swap(queue_);
         unread_.clear();
     }
     work_.notify_all();
     done_.notify_all();
-    for (auto& thread : threads_)
-        if (thread.joinable()) thread.join();
-    threads_.clear();
+    for (auto& worker : workers_)
+        if (worker.thread.joinable()) worker.thread.join();
     {
         std::lock_guard lock(mutex_);
+        if (ran) running_.change(-1);
+        workers_.clear();
         jobs.swap(jobs_);
     }
     queue.clear();
@@ -259,38 +311,68 @@ void Engine::stop() {
     if (reads_) reads_->stop();
 }
 
-void Engine::work() {
+void Engine::work(std::size_t number) {
     pthread_setname_np(pthread_self(), "fl-engine");
+    Stopwatch watch;
     for (;;) {
         Task task;
+        std::shared_ptr<Job> unread;
+        bool rested = false;
         {
             std::unique_lock lock(mutex_);
-            work_.wait(lock, [&] { return stopping_ || !queue_.empty() || !unread_.empty(); });
-            if (stopping_) return;
-            if (!unread_.empty()) {
-                const auto job = std::move(unread_.front());
-                unread_.pop_front();
-                lock.unlock();
-                read_ahead(job);
-                continue;
+            for (;;) {
+                if (stopping_ || number >= threads_wanted_) {
+                    workers_[number].left = true;
+                    hired_.change(-1);
+                    work_.notify_one();  // a call that woke this thread may have been meant for another
+                    return;
+                }
+                if (!unread_.empty()) {
+                    unread = std::move(unread_.front());
+                    unread_.pop_front();
+                    break;
+                }
+                if (take(task)) break;
+                rested = true;
+                idle_.change(1);
+                work_.wait(lock);
+                idle_.change(-1);
             }
-            const auto oldest = queue_.begin();
-            task = std::move(oldest->second.back());
-            oldest->second.pop_back();
-            if (oldest->second.empty()) queue_.erase(oldest);
         }
-        run(task);
+        rested ? watch.restart() : watch.resume();
+        if (unread) {
+            read_ahead(unread, watch);
+            continue;
+        }
+        run(task, watch);
+        --task.job->threads;
     }
 }
 
-void Engine::run(const Task& task) {
+// The next task of the oldest batch that not too many threads work on. Nobody needs to be woken when a thread lets go
+// of a batch: it is here itself right after.
+bool Engine::take(Task& task) {
+    for (auto place = queue_.begin(); place != queue_.end(); ++place) {
+        auto& tasks = place->second;
+        auto& working = tasks.back().job->threads;
+        if (threads_a_batch_ && working >= threads_a_batch_) continue;
+        most_in_one_batch_ = std::max<std::size_t>(most_in_one_batch_, ++working);
+        task = std::move(tasks.back());
+        tasks.pop_back();
+        if (tasks.empty()) queue_.erase(place);
+        return true;
+    }
+    return false;
+}
+
+void Engine::run(const Task& task, Stopwatch& watch) {
     const auto& job = task.job;
     if (task.column < columns_.size()) {
-        const auto began = now();
         fill_rows(*job, task.column, task.begin, task.end);
-        times_[task.column].read += now() - began;
+        auto& times = times_[task.column];
+        times.add(times.read, watch.lap());
     } else {
-        auto tasks = prepare(job);
+        auto tasks = prepare(job, watch);
         job->pending += tasks.size();
         if (tasks.size() > 1) {
             {
@@ -303,23 +385,37 @@ void Engine::run(const Task& task) {
             }
             work_.notify_all();
         }
-        if (!tasks.empty()) run(tasks.front());  // a small batch is made in one go, and wakes nobody
+        if (!tasks.empty()) run(tasks.front(), watch);  // a small batch is made in one go, and wakes nobody
     }
     if (--job->pending == 0) finish(job);
 }
 
+void Engine::account(const Job& job) {
+    for (std::size_t column = 0; column < columns_.size(); ++column) {
+        const auto metadata = job.rows.size() * columns_[column].metadata_size;
+        std::size_t stored = metadata;
+        for (const auto& one : job.located[column])
+            if (one.source) stored += one.extent.size;
+        times_[column].stored_bytes += stored;
+        times_[column].decoded_bytes += metadata + job.slot->columns[column].size;
+    }
+    const auto bytes = job.slot->bytes();
+    auto largest = largest_batch_.load();
+    while (bytes > largest && !largest_batch_.compare_exchange_weak(largest, bytes)) {
+    }
+}
+
 void Engine::finish(const std::shared_ptr<Job>& job) {
+    account(*job);
     job->loan.reset();
-    const auto bytes = job->slot->bytes();
     {
         std::lock_guard lock(mutex_);
-        slot_bytes_ = std::max<std::size_t>(slot_bytes_, bytes);
         job->done = true;
     }
     done_.notify_all();
 }
 
-std::vector<Engine::Task> Engine::prepare(const std::shared_ptr<Job>& job) {
+std::vector<Engine::Task> Engine::prepare(const std::shared_ptr<Job>& job, Stopwatch& watch) {
     for (auto& column : job->bytes)
         for (auto& one : column) {
             if (!one.range) continue;
@@ -334,7 +430,6 @@ std::vector<Engine::Task> Engine::prepare(const std::shared_ptr<Job>& job) {
     std::vector<Task> tasks;
     const std::size_t samples = job->rows.size();
     for (std::size_t column = 0; column < columns_.size(); ++column) {
-        const auto began = now();
         try {
             prepare_column(*job, column);
         } catch (const std::exception& error) {  // memory, most likely: the whole field of this batch is lost
@@ -342,7 +437,7 @@ std::vector<Engine::Task> Engine::prepare(const std::shared_ptr<Job>& job) {
             for (std::size_t i = 0; i < samples; ++i) job->fail(column, i, Failure("memory", error.what()));
             job->located[column].clear();
         }
-        times_[column].locate += now() - began;
+        times_[column].add(times_[column].lookup, watch.lap());
         const auto& located = job->located[column];
         if (located.empty()) continue;
         const bool image = columns_[column].kind == ColumnPlan::Kind::image;

@@ -17,6 +17,7 @@
 #include "payloads.h"
 #include "readahead.h"
 #include "slot.h"
+#include "stopwatch.h"
 
 namespace fl {
 
@@ -55,15 +56,48 @@ struct FinishedBatch {
     std::vector<BatchFailure> failures;
 };
 
-// Nanoseconds spent, summed over threads.
-struct ColumnTimes {
-    std::atomic<std::uint64_t> locate{0};
+// What a field took, summed over threads: nanoseconds, and bytes. `lookup` and `read` are all the time that passed, of
+// which the next three say what it was.
+struct alignas(64) ColumnTimes {
+    std::atomic<std::uint64_t> lookup{0};
     std::atomic<std::uint64_t> read{0};
+    std::atomic<std::uint64_t> cpu{0};
+    std::atomic<std::uint64_t> preempted{0};
+    std::atomic<std::uint64_t> blocked{0};
+    std::atomic<std::uint64_t> major_faults{0};
+    std::atomic<std::uint64_t> stored_bytes{0};   // in the file
+    std::atomic<std::uint64_t> decoded_bytes{0};  // in batches
+
+    void add(std::atomic<std::uint64_t>& what, const Lap& lap);
+};
+
+// A number of threads, summed up over time.
+class ThreadTime {
+public:
+    void change(std::ptrdiff_t by);
+    std::uint64_t sum() const;
+
+private:
+    std::ptrdiff_t count_ = 0;
+    std::uint64_t sum_ = 0;
+    std::uint64_t since_ = 0;
+};
+
+struct Usage {
+    std::size_t threads = 0;
+    std::uint64_t running = 0;  // nanoseconds from start to stop, summed up
+    std::uint64_t hired = 0;    // nanoseconds of all threads together
+    std::uint64_t idle = 0;     // those of them without work
+    std::size_t most_in_one_batch = 0;
+    std::size_t largest_batch = 0;  // bytes of its slot
+    std::size_t kept = 0;           // bytes of slots that wait for reuse
 };
 
 class Engine {
 public:
-    Engine(std::vector<ColumnPlan> columns, std::size_t threads, std::size_t slots, ReadOptions reads = {});
+    // No more than `threads_a_batch` threads work on one batch at a time; 0 sets no limit.
+    Engine(std::vector<ColumnPlan> columns, std::size_t threads, std::size_t slots, std::size_t threads_a_batch = 0,
+           ReadOptions reads = {});
     ~Engine();
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
@@ -88,6 +122,12 @@ public:
     void start();
     void stop();
 
+    // How many threads there are from now on. Those too many end when they have done what they are doing.
+    void set_threads(std::size_t threads);
+
+    // How many slots wait for reuse at most.
+    void set_slots(std::size_t slots) { ring_->keep(slots); }
+
     // In a forked child the threads are not there, nor whoever held the locks, nor the kernel's end of the reads: there
     // an engine must be left alone, and can't even be destroyed.
     bool usable() const;
@@ -97,8 +137,9 @@ public:
 
     const std::vector<ColumnPlan>& columns() const { return columns_; }
     const ColumnTimes& times(std::size_t column) const { return times_[column]; }
+    Usage usage() const;
     std::size_t slots_made() const { return ring_->made(); }
-    std::size_t slot_bytes() const { return slot_bytes_; }  // of the largest so far
+    std::size_t slot_bytes() const { return largest_batch_; }  // of the largest so far
     ReadAhead* reads() const { return reads_.get(); }
 
 private:
@@ -111,12 +152,19 @@ private:
         std::size_t end = 0;
     };
 
-    void work();
-    void run(const Task& task);
-    void read_ahead(const std::shared_ptr<Job>& job);
+    struct Worker {
+        std::thread thread;
+        bool left = false;
+    };
+
+    void hire();
+    void work(std::size_t number);
+    bool take(Task& task);
+    void run(const Task& task, Stopwatch& watch);
+    void read_ahead(const std::shared_ptr<Job>& job, Stopwatch& watch);
     void loaded(const std::shared_ptr<Job>& job);
     void enqueue(const std::shared_ptr<Job>& job);
-    std::vector<Task> prepare(const std::shared_ptr<Job>& job);
+    std::vector<Task> prepare(const std::shared_ptr<Job>& job, Stopwatch& watch);
     static bool present(Job& job, std::size_t column, std::size_t i, const ColumnSource& source);
     static void check_payload(const ColumnPlan& plan, const Extent& extent, const std::uint8_t* metadata);
     std::vector<Located> look_up(Job& job, std::size_t column, std::uint8_t* metadata);
@@ -127,14 +175,18 @@ private:
     void drop_claims(Job& job, std::size_t column, std::vector<Located>& located, std::uint64_t element);
     void prepare_padded(Job& job, std::size_t column, std::vector<Located> located, std::uint64_t element);
     void fill_rows(Job& job, std::size_t column, std::size_t begin, std::size_t end);
+    void account(const Job& job);
     void finish(const std::shared_ptr<Job>& job);
 
     const std::vector<ColumnPlan> columns_;
     std::unique_ptr<ColumnTimes[]> times_;
     std::shared_ptr<Ring> ring_;
     const long process_;
+    const std::size_t threads_a_batch_;
+    std::atomic<std::size_t> largest_batch_{0};
 
-    std::mutex mutex_;
+    std::mutex control_;  // starting, stopping and changing the number of threads, one at a time
+    mutable std::mutex mutex_;
     std::condition_variable work_;
     std::condition_variable done_;
     std::shared_ptr<const SourceList> sources_;
@@ -143,9 +195,10 @@ private:
     std::map<std::uint64_t, std::shared_ptr<Job>> jobs_;
     std::uint64_t next_ = 0;
     bool stopping_ = true;
-    const std::size_t threads_wanted_;
-    std::vector<std::thread> threads_;
-    std::atomic<std::size_t> slot_bytes_{0};
+    std::size_t threads_wanted_;
+    std::vector<Worker> workers_;
+    ThreadTime running_, hired_, idle_;
+    std::size_t most_in_one_batch_ = 0;
     std::unique_ptr<ReadAhead> reads_;  // null where everything comes from the mapping
 };
 

@@ -47,6 +47,16 @@ void Ring::give_back(std::unique_ptr<Slot> slot) {
     if (free_.size() < kept_) free_.push_back(std::move(slot));
 }
 
+void Ring::keep(std::size_t slots) {
+    std::vector<std::unique_ptr<Slot>> extra;  // freed without the lock
+    std::lock_guard lock(mutex_);
+    kept_ = slots;
+    while (free_.size() > kept_) {
+        extra.push_back(std::move(free_.back()));
+        free_.pop_back();
+    }
+}
+
 std::size_t Ring::made() const {
     std::lock_guard lock(mutex_);
     return made_;

@@ -48,6 +48,9 @@ public:
     // The slot comes back by itself when the last user lets go of it.
     static std::shared_ptr<Slot> acquire(const std::shared_ptr<Ring>& ring);
 
+    // From now on this many wait for reuse; those too many go.
+    void keep(std::size_t slots);
+
     std::size_t made() const;
     std::size_t bytes_waiting() const;
 
@@ -55,8 +58,8 @@ private:
     void give_back(std::unique_ptr<Slot> slot);
 
     const std::size_t columns_;
-    const std::size_t kept_;
     mutable std::mutex mutex_;
+    std::size_t kept_;
     std::vector<std::unique_ptr<Slot>> free_;
     std::size_t made_ = 0;
 };

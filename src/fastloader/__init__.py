@@ -29,7 +29,7 @@ from fastloader.fields import (
     RawImageField,
     register_type,
 )
-from fastloader.loader import DataLoader, Pad
+from fastloader.loader import DataLoader, Pad, ThreadingOptions
 from fastloader.reader import DatasetReader
 from fastloader.reader import open_dataset as open
 from fastloader.samplers import EpochDigest, StateError
@@ -43,6 +43,6 @@ __all__ = [
     "BatchDecoder", "BytesField", "ChecksumError", "DataLoader", "DatasetReader", "DatasetWriter", "DecodeError",
     "Decoder", "Elements", "Encoded", "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError",
     "IntField", "JPEGImageField", "JSONField", "KeyNotFoundError", "NDArrayField", "NotFoundError", "PNGImageField",
-    "Pad", "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError", "TypeId",
-    "UnknownTypeError", "concatenate", "open", "register_type", "verify",
+    "Pad", "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError", "ThreadingOptions",
+    "TypeId", "UnknownTypeError", "concatenate", "open", "register_type", "verify",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ import fastloader as fl
 from fastloader import kernels
 from fastloader.loader import reading
 from fastloader.loader.reading import Habit, Reading, batches_within, plan_reading
+from fastloader.loader.resources import Memory
 from fastloader.testing import identical
 
 MODES = ["mmap", "uring", "pread", "auto"]
@@ -51,7 +52,7 @@ def large(tmp_path_factory):
 @pytest.fixture
 def cold(monkeypatch):
     """Small files count as larger than memory, and as not in the page cache."""
-    monkeypatch.setattr(reading, "available_memory", lambda: 0)
+    monkeypatch.setattr(reading.resources, "memory", lambda: Memory(0, 1))
 
 
 def batches(path, **options):
@@ -113,7 +114,7 @@ def test_whole_pages_are_read_once_an_epoch_in_quasi_random_order(io, large):
     pages = -(-(data.offset + data.size) // 65536)
     for epoch in range(1, 3):
         list(loader)
-        assert loader.stats()["io"]["bytes"] == epoch * pages * 65536
+        assert loader.stats()["io"]["read_bytes"] == epoch * pages * 65536
         assert loader.stats()["io"]["reads"] <= epoch * pages
 
 
@@ -122,7 +123,7 @@ def test_neighbours_are_read_together(large):
     list(loader)
     counted = loader.stats()["io"]
     assert 10 <= counted["reads"] < 30
-    assert counted["payload_bytes"] <= counted["bytes"] < 1.05 * counted["payload_bytes"]
+    assert counted["payload_bytes"] <= counted["read_bytes"] < 1.05 * counted["payload_bytes"]
 
 
 def test_what_two_batches_want_is_read_once(large):
@@ -130,7 +131,7 @@ def test_what_two_batches_want_is_read_once(large):
     loader = fl.DataLoader(fl.open(large), 150, sampler=rows, io="uring", fields=["x"], num_workers=2)
     list(loader)
     counted = loader.stats()["io"]
-    assert counted["bytes"] < counted["payload_bytes"] / 2
+    assert counted["read_bytes"] < counted["payload_bytes"] / 2
 
 
 def test_bytes_in_memory_are_left_to_the_mapping(large, cold):
@@ -161,7 +162,7 @@ def test_a_dataset_that_fits_is_brought_into_the_page_cache(large, monkeypatch):
     counted = loader.stats()["io"]
     assert counted["mode"] == "populate"
     file = fl.open(large).dataset.file(0)
-    assert counted["bytes"] >= file.data.size
+    assert counted["read_bytes"] >= file.data.size
     assert counted["reads"] == -(-file.size // (2 * MIB))
     list(loader)
     assert loader.stats()["io"]["reads"] == counted["reads"]
@@ -342,7 +343,7 @@ def _bytes_read(path, rank, world_size):
         fl.open(path), 8, order="quasi_random", window=4, io="uring", fields=["x"], rank=rank, world_size=world_size
     )
     list(loader)
-    return loader.stats()["io"]["bytes"]
+    return loader.stats()["io"]["read_bytes"]
 
 
 @pytest.mark.parametrize(("before", "after"), list(pairwise([1, 3, 2, 5, 1])))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from fastloader import __version__
-from fastloader.cli import cat, info, ls, verify
+from fastloader.cli import bench, cat, info, ls, verify
 from fastloader.cli.imports import import_module
 from fastloader.cli.program import Program
 
@@ -21,6 +21,7 @@ fastloader info train.fld             what is in it
 fastloader ls train.fld               its samples, a line each
 fastloader cat train.fld 0 image      one value, as it is stored
 fastloader verify train.fld           is everything intact?
+fastloader bench train.fld            how fast does it load, and what limits?
 
 A field type of your own is known to the commands when the module that registers it is imported:
 
@@ -43,5 +44,5 @@ def main(modules: tuple[str, ...]) -> None:
         import_module(module)
 
 
-for module in (info, ls, cat, verify):
+for module in (info, ls, cat, verify, bench):
     main.add_command(module.command)

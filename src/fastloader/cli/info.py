@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from fastloader.cli.output import complain, count, on_terminal, printable, say, to_json
+from fastloader.cli.output import complain, count, printable, say, say_table, to_json
 from fastloader.cli.status import DAMAGED, existing, message_of
 from fastloader.errors import FastLoaderError
 
@@ -240,18 +239,12 @@ def _show(info: DatasetInfo) -> None:
 
 
 def _show_fields(fields: list[FieldInfo]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     from fastloader.types import format_size
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("field", "type", "id", "missing", "compression", "stored", "raw", "options"):
-        table.add_column(title, justify="right" if title in ("id", "stored", "raw") else "left", overflow="fold")
+    rows = []
     for field in fields:
         missing = "some" if field.missing is None else f"{field.missing:,}"
-        cells = (
+        rows.append((
             field.name,
             field.type,
             str(field.type_id),
@@ -260,12 +253,6 @@ def _show_fields(fields: list[FieldInfo]) -> None:
             "-" if field.stored_bytes is None else format_size(field.stored_bytes),
             "-" if field.raw_bytes is None else format_size(field.raw_bytes),
             field.options,
-        )
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    # Laid out here and written by ourselves, for rich has its own idea of what to do when nobody reads. A pipe has no
-    # width: every cell gets the room it needs.
-    terminal = on_terminal()
-    page = io.StringIO()
-    Console(file=page, force_terminal=terminal, width=None if terminal else 1 << 20, highlight=False).print(table)
-    for line in page.getvalue().splitlines():
-        say(line.rstrip())
+        ))  # fmt: skip
+    titles = ("field", "type", "id", "missing", "compression", "stored", "raw", "options")
+    say_table(titles, rows, right=("id", "stored", "raw"))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import math
 import sys
 import unicodedata
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
@@ -85,6 +87,26 @@ def count(number: int, noun: str) -> str:
 def say(line: str = "") -> None:
     """A line on standard output. It is not flushed, so that long listings are quick."""
     sys.stdout.write(line + "\n")
+
+
+def say_table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> None:
+    """A table on standard output; columns whose titles are in ``right`` hold numbers."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in titles:
+        table.add_column(title, justify="right" if title in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    # Laid out here and written by ourselves, for rich has its own idea of what to do when nobody reads. A pipe has no
+    # width: every cell gets the room it needs.
+    terminal = on_terminal()
+    page = io.StringIO()
+    Console(file=page, force_terminal=terminal, width=None if terminal else 1 << 20, highlight=False).print(table)
+    for line in page.getvalue().splitlines():
+        say(line.rstrip())
 
 
 def complain(message: str) -> None:

@@ -1,7 +1,8 @@
 """Batches for training."""
 
+from fastloader.loader.advice import advise
 from fastloader.loader.loader import DataLoader
-from fastloader.loader.options import LoaderOptions
+from fastloader.loader.options import LoaderOptions, ThreadingOptions
 from fastloader.loader.padding import Pad
 
-__all__ = ["DataLoader", "LoaderOptions", "Pad"]
+__all__ = ["DataLoader", "LoaderOptions", "Pad", "ThreadingOptions", "advise"]

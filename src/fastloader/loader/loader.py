@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,12 @@ from numpy.typing import NDArray
 
 from fastloader.errors import DecodeError, FastLoaderError
 from fastloader.loader.columns import Column
-from fastloader.loader.options import LoaderOptions, OnError, OrderName, Transform
+from fastloader.loader.options import LoaderOptions, OnError, OrderName, ThreadingOptions, Transform
 from fastloader.loader.padding import PadSpec
 from fastloader.loader.reading import Io
 from fastloader.loader.runner import Runner
+from fastloader.loader.stats import Counters
+from fastloader.loader.tuning import Limits, Tuner
 from fastloader.reader import DatasetReader
 from fastloader.samplers import BatchOrder, EpochDigest, Order, Position, Remainder
 from fastloader.samplers.checks import whole
@@ -28,8 +32,8 @@ class DataLoader:
 
     Each pass is the next epoch. What a step gives is a function of the dataset, ``seed``, the epoch, the step and the
     world alone, not of ``num_workers`` or timing. Reading and decoding run in ``num_workers`` native threads that never
-    hold the GIL (0: one, and everything in Python runs in the caller's thread); ``num_workers * prefetch_factor``
-    batches are made ahead. A batch's arrays stay valid as long as they are held.
+    hold the GIL (4 unless told otherwise; 0: one, and everything in Python runs in the caller's thread);
+    ``num_workers * prefetch_factor`` batches are made ahead. A batch's arrays stay valid as long as they are held.
 
     - ``transforms``: by field, a function of that field's part of the batch; ``collate_fn`` takes the whole batch. Both
       run in Python threads, in order.
@@ -46,6 +50,10 @@ class DataLoader:
       bad value comes as a missing one). ``stats()`` counts and lists what was bad.
     - ``rank``, ``world_size``: from the usual environment variables when absent. ``remainder`` says how an epoch ends
       that can't be dealt equally: "uneven", "drop" or "pad".
+    - ``auto_tune``: start with one thread and two batches ahead, and grow both while the consumer waits for batches and
+      growing helps. ``num_workers`` (then by default the number of usable CPUs) and ``prefetch_factor`` give the most;
+      memory that runs short makes it less. ``stats()["tuning"]`` says what was chosen.
+    - ``threading``: a ``ThreadingOptions``.
     """
 
     def __init__(
@@ -53,7 +61,7 @@ class DataLoader:
         reader: DatasetReader,
         batch_size: int = 32,
         shuffle: bool = True,
-        num_workers: int = 4,
+        num_workers: int | None = None,
         drop_last: bool = False,
         transforms: Mapping[str, Transform] | None = None,
         collate_fn: Callable[[Batch], Any] | None = None,
@@ -72,6 +80,8 @@ class DataLoader:
         remainder: Remainder = "uneven",
         io: Io = "auto",
         memory_limit: int | str | None = None,
+        threading: ThreadingOptions | None = None,
+        auto_tune: bool = False,
     ) -> None:
         self._runner: Runner | None = None
         if not isinstance(reader, DatasetReader):
@@ -82,6 +92,7 @@ class DataLoader:
             transforms=dict(transforms or {}), collate_fn=collate_fn, prefetch_factor=prefetch_factor, seed=seed,
             order=order, window=window, indices=indices, sampler=sampler, fields=fields, pad=pad, on_error=on_error,
             rank=rank, world_size=world_size, remainder=remainder, io=io, memory_limit=memory_limit,
+            threading=threading or ThreadingOptions(), auto_tune=auto_tune,
         )  # fmt: skip
         self._names = self.options.chosen_fields(reader)
         self._layouts = self.options.layouts(reader)
@@ -127,20 +138,27 @@ class DataLoader:
         return self._digest
 
     def stats(self) -> dict[str, Any]:
-        """What was done and where the time went, in seconds, since the loader was made."""
-        runner = self._running()
-        done = runner.counters
-        return {
-            "batches": done.batches,
-            "samples": done.samples,
-            "waiting": done.waiting,
-            "python": done.python,
-            "fields": runner.times(),
-            "io": runner.reads(),
-            "bad_values": done.faults,
-            "bad": list(done.listed),
-            "slots": runner.slots_made,
-        }
+        """What was done and where the time went since the loader was made: a dictionary ready for JSON.
+
+        Times are seconds; those of threads are sums over threads.
+
+        - ``batches``, ``samples``: given to the consumer. ``bad_values``, ``bad``: how many values were bad, and the
+          first thousand of them.
+        - ``running``: while an epoch was under way. In it the consumer was ``waiting`` for batches, and busy with them
+          for ``consumer``; its thread also spent ``planning`` on which samples come next.
+        - ``python``: Python code that finished batches, of which ``transform`` and ``collate`` are the user's.
+        - ``fields``, for each: ``lookup`` and ``read``, all the time native threads spent on it, of which ``decode``
+          was work (look up, copy, check, decompress, decode), ``blocked`` waiting for bytes from disk, and
+          ``preempted`` waiting for a CPU; ``python`` and ``transform``; ``stored_bytes`` of files and
+          ``decoded_bytes`` of batches.
+        - ``threads``: ``native`` and ``python`` threads, usable ``cpus``; ``seconds`` of all native threads, of which
+          they were ``busy``, ``blocked``, ``preempted`` or ``idle``; ``most_in_one_batch`` at a time.
+        - ``io``: the ``mode`` of reading, ``bytes`` read, seconds ``waiting`` for them, ``major_faults``.
+        - ``memory``: bytes of the ``largest_batch``, and of batches' memory ``kept`` for reuse. ``slots``: for how many
+          batches memory was ever made. ``ahead``: how many are made ahead.
+        - ``tuning``: what ``auto_tune`` chose and why, or ``None``.
+        """
+        return self._running().stats()
 
     def close(self) -> None:
         """End the threads. Batches already given stay valid."""
@@ -175,8 +193,10 @@ class DataLoader:
         runner = self._running()
         steps = self.plan.steps(done, epoch)
         batches = (self.plan.batch(epoch, step, done) for step in range(steps))
-        python = self.options.num_workers if self._needs_python(runner) else 0
-        with contextlib.closing(runner.run(batches, self._finish, python)) as finished:
+        custom = bool(self.options.transforms or self.options.collate_fn)
+        finish = partial(self._finish, runner.counters) if custom else _as_it_is
+        python = self.options.workers if custom or runner.needs_python else 0
+        with contextlib.closing(runner.run(batches, finish, python)) as finished:
             for step in range(steps):
                 batch, samples = next(finished)
                 self._place = (epoch, done, step)
@@ -190,23 +210,28 @@ class DataLoader:
     def _running(self) -> Runner:
         """The engine of this process; a forked child makes its own."""
         if self._runner is None or not self._runner.mine:
-            names = self.reader.field_names
+            dataset, names = self.reader.dataset, self.reader.field_names
+            # Only those asked for: the type of another may be unknown here.
             columns = [
-                Column(names.index(name), name, self.reader.fields[name], self._layouts.get(name))
-                for name in self._names
+                Column(number, name, dataset.field(number), self._layouts.get(name))
+                for number, name in enumerate(names)
+                if name in self._names
             ]
-            threads = max(1, self.options.num_workers)
-            depth = threads * self.options.prefetch_factor
-            limit = self.options.memory_limit
-            assert limit is None or isinstance(limit, int)
-            reading = self.options.reading(self.reader, self._names, self.plan)
-            self._runner = Runner(self.reader.dataset, columns, threads, depth, self.options.on_error, reading, limit)
+            options = self.options
+            threads, ahead = options.native_threads, options.ahead
+            self._runner = Runner(
+                dataset, columns, threads, ahead, options.on_error,
+                reading=options.reading(dataset, [column.field for column in columns], self.plan),
+                memory_limit=options.memory_bytes,
+                threads_a_batch=options.threading.max_intra_op_parallelism or 0,
+                tuner=Tuner(Limits(threads, ahead, options.memory_bytes)) if options.auto_tune else None,
+            )  # fmt: skip
         return self._runner
 
-    def _needs_python(self, runner: Runner) -> bool:
-        return bool(self.options.transforms or self.options.collate_fn) or runner.needs_python
-
-    def _finish(self, batch: Batch, samples: NDArray[np.int64]) -> tuple[Any, NDArray[np.int64]]:
+    def _finish(self, counters: Counters, batch: Batch, samples: NDArray[np.int64]) -> tuple[Any, NDArray[np.int64]]:
+        """The batch as the user's functions make it."""
+        began = time.perf_counter()
+        spent = {}
         for name, transform in self.options.transforms.items():
             try:
                 batch[name] = transform(batch[name])
@@ -218,4 +243,12 @@ class DataLoader:
                     f"the transform failed on {some}: {type(error).__name__}: {error}",
                     path=self.reader.path, field=name,
                 ) from error  # fmt: skip
-        return (batch if self.options.collate_fn is None else self.options.collate_fn(batch)), samples
+            before, began = began, time.perf_counter()
+            spent[name] = began - before
+        collated = batch if self.options.collate_fn is None else self.options.collate_fn(batch)
+        counters.transformed(spent, time.perf_counter() - began)
+        return collated, samples
+
+
+def _as_it_is(batch: Batch, samples: NDArray[np.int64]) -> tuple[Batch, NDArray[np.int64]]:
+    return batch, samples

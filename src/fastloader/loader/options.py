@@ -9,9 +9,12 @@ from typing import Any, Literal, get_args
 from numpy.typing import NDArray
 
 from fastloader import kernels
+from fastloader.fields import Field
+from fastloader.formats.fld import Dataset
 from fastloader.loader.padding import Layout, PadSpec, layouts
 from fastloader.loader.policy import POLICIES
 from fastloader.loader.reading import LEAST_MEMORY, Habit, Io, Reading, check_io, plan_reading
+from fastloader.loader.resources import usable_cpus
 from fastloader.reader import DatasetReader
 from fastloader.samplers import (
     BatchOrder,
@@ -39,6 +42,27 @@ OrderName = Literal["sequential", "random", "quasi_random"]
 OnError = Literal["raise", "skip", "replace"]
 Transform = Callable[[Any], Any]
 
+DEFAULT_WORKERS = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThreadingOptions:
+    """Limits on threads, in the manner of tf.data; ``None`` and 0 set none.
+
+    - ``private_threadpool_size``: the number of native threads, and of Python threads where there are any, in place of
+      ``num_workers``.
+    - ``max_intra_op_parallelism``: the most native threads that work on one batch at a time; others take the next.
+    """
+
+    private_threadpool_size: int | None = None
+    max_intra_op_parallelism: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("private_threadpool_size", "max_intra_op_parallelism"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+                raise ValueError(f"{name}={value!r}: a whole number of threads, or None")
+
 
 @dataclass(frozen=True, kw_only=True)
 class LoaderOptions:
@@ -46,7 +70,7 @@ class LoaderOptions:
 
     batch_size: int = 32
     shuffle: bool = True
-    num_workers: int = 4
+    num_workers: int | None = None
     drop_last: bool = False
     transforms: Mapping[str, Transform] = field(default_factory=dict)
     collate_fn: Callable[[Batch], Any] | None = None
@@ -64,11 +88,14 @@ class LoaderOptions:
     remainder: Remainder = "uneven"
     io: Io = "auto"
     memory_limit: int | str | None = None
+    threading: ThreadingOptions = ThreadingOptions()
+    auto_tune: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (("batch_size", 1), ("num_workers", 0), ("prefetch_factor", 1), ("seed", 0), ("window", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}={getattr(self, name)}: at least {least}")
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"{name}={value}: at least {least}")
         if self.seed >= 2**64:
             raise ValueError(f"seed={self.seed}: below 2**64")
         if self.order is not None and self.order not in get_args(OrderName):
@@ -81,13 +108,28 @@ class LoaderOptions:
                 "io='uring': this machine has no io_uring, or fastloader was built without liburing; "
                 "io='auto' takes what there is, io='pread' reads with threads"
             )
-        if self.memory_limit is not None:
-            limit = parse_size(self.memory_limit, "memory_limit")
-            if limit < 2 * LEAST_MEMORY:
-                raise ValueError(f"memory_limit={self.memory_limit!r}: at least {2 * LEAST_MEMORY} bytes")
-            object.__setattr__(self, "memory_limit", limit)
+        if self.memory_bytes is not None and self.memory_bytes < 2 * LEAST_MEMORY:
+            raise ValueError(f"memory_limit={self.memory_limit!r}: at least {2 * LEAST_MEMORY} bytes")
         if self.sampler is not None and (self.order is not None or self.indices is not None):
             raise ValueError("a sampler decides the order by itself: give either sampler= or order= and indices=")
+
+    @property
+    def workers(self) -> int:
+        """How many threads there are, native and Python's; with ``auto_tune``, the most. 0: no thread for Python."""
+        if self.num_workers == 0:
+            return 0
+        default = usable_cpus() if self.auto_tune else DEFAULT_WORKERS
+        return self.threading.private_threadpool_size or self.num_workers or default
+
+    @property
+    def native_threads(self) -> int:
+        """How many threads the engine has; with ``auto_tune``, the most."""
+        return self.threading.private_threadpool_size or max(1, self.workers)
+
+    @property
+    def ahead(self) -> int:
+        """How many batches are made ahead; with ``auto_tune``, the most."""
+        return self.native_threads * self.prefetch_factor
 
     def chosen_fields(self, reader: DatasetReader) -> list[str]:
         """The fields to load, in the reader's order; transforms must be of these."""
@@ -125,20 +167,23 @@ class LoaderOptions:
             order, self.batch_size, drop_last=self.drop_last, rank=rank, world_size=world_size, remainder=self.remainder
         )
 
-    def reading(self, reader: DatasetReader, names: Sequence[str], plan: Plan) -> Reading:
+    @property
+    def memory_bytes(self) -> int | None:
+        """The limit in bytes, if there is one."""
+        return None if self.memory_limit is None else parse_size(self.memory_limit, "memory_limit")
+
+    def reading(self, dataset: Dataset, fields: Sequence[Field], plan: Plan) -> Reading:
         """How the bytes of these fields come into memory."""
         order = plan.order if isinstance(plan, Schedule) else None
-        if isinstance(order, Subset) and len(order) >= len(reader) // 4:  # of fewer, whole pages are not worth reading
+        if isinstance(order, Subset) and len(order) >= dataset.num_samples // 4:  # of fewer, whole pages are too much
             order = order.order
         habit = Habit()
         if isinstance(order, QuasiRandom):
             habit = Habit(self.window)
         elif isinstance(order, Sequential) and isinstance(plan, Schedule) and plan.world_size == 1:
             habit = Habit(1)
-        payloads = sum(reader.fields[name].has_payload for name in names)
-        limit = self.memory_limit
-        assert limit is None or isinstance(limit, int)
-        return plan_reading(self.io, reader.dataset, habit, self.batch_size, payloads, limit)
+        payloads = sum(field.has_payload for field in fields)
+        return plan_reading(self.io, dataset, habit, self.batch_size, payloads, self.memory_bytes)
 
     def _world(self) -> tuple[int, int]:
         if not deals(self.sampler):

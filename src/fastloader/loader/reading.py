@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, get_args
 
 from fastloader.formats.fld import Dataset
+from fastloader.loader import resources
 
 Io = Literal["auto", "mmap", "uring", "pread"]
 
@@ -60,7 +60,7 @@ def plan_reading(
     if io == "mmap" or not payload_fields:
         return Reading()
     size = sum(shard.size for shard in dataset.shards)
-    if io == "auto" and size <= available_memory() // 2:
+    if io == "auto" and size <= resources.memory().available // 2:
         # It will stay in the page cache, hot for the next epoch: bring it there in large pieces.
         if size < SMALL:
             return Reading()
@@ -84,11 +84,3 @@ def batches_within(memory_limit: int, reading: Reading, batch_bytes: int, wanted
     """How many batches may be made ahead of the consumer, who has one and is about to get the next; at least one."""
     room = memory_limit - reading.memory
     return min(wanted, max(1, room // max(1, batch_bytes) - 2))
-
-
-def available_memory() -> int:
-    """Bytes the system could give to new users, page cache that can be dropped included."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return DEFAULT_MEMORY

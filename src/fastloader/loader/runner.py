@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -21,12 +20,13 @@ from fastloader.formats.fld import Dataset, explain
 from fastloader.loader.columns import Column, Fault
 from fastloader.loader.policy import settle
 from fastloader.loader.reading import Reading, batches_within
+from fastloader.loader.resources import usable_cpus
+from fastloader.loader.stats import Counters, summary
+from fastloader.loader.tuning import Setting, Tuner
 from fastloader.types import Batch
 
-MOST_LISTED = 1000
 AHEAD_AT_ONCE = 8
 """Batches planned ahead at each step, so that the first does not wait for the planning of all."""
-_MAPPED = Reading()
 SPARE_SLOTS = 3
 """Slots beyond those being made: the consumer's, the one it is about to get, and one on its way back."""
 
@@ -36,17 +36,8 @@ _MISFITS = {
 }
 """What to do about a sound sample that can't be padded."""
 
-
-@dataclass(slots=True)
-class Counters:
-    """What a loader has done so far."""
-
-    batches: int = 0
-    samples: int = 0
-    waiting: float = 0.0
-    python: float = 0.0
-    faults: int = 0
-    listed: list[dict[str, Any]] = field(default_factory=list)
+Finish = Callable[[Batch, NDArray[np.int64]], Any]
+"""What Python still does to a batch of these samples."""
 
 
 class Runner:
@@ -59,33 +50,43 @@ class Runner:
         threads: int,
         depth: int,
         on_error: str,
-        reading: Reading = _MAPPED,
+        *,
+        reading: Reading | None = None,
         memory_limit: int | None = None,
+        threads_a_batch: int = 0,
+        tuner: Tuner | None = None,
     ) -> None:
         self._process = os.getpid()
-        self.counters = Counters()
+        self.counters = Counters(len(columns))
         self._dataset = dataset
         self._columns = columns
         self._on_error = on_error
+        self._tuner = tuner
+        if tuner is not None:
+            threads, depth = tuner.setting.threads, tuner.setting.ahead
         self._depth = depth
+        self._python_threads = 0
         self._sources: dict[int, int] = {}  # shard -> the engine's number for it
         self._active = 0
         self._lock = threading.Lock()
-        self._reading = reading
+        self._reading = reading or Reading()
         self._memory_limit = memory_limit
+        plans = [column.engine_plan() for column in columns]
         self._engine = kernels.Engine(
-            [column.engine_plan() for column in columns], threads, depth + SPARE_SLOTS, reading.engine_options()
+            plans, threads, depth + SPARE_SLOTS, threads_a_batch, self._reading.engine_options()
         )
 
     def run(
         self,
         batches: Iterator[NDArray[np.int64]],
-        finish: Callable[[Batch, NDArray[np.int64]], Any],
+        finish: Finish,
         python_threads: int,
     ) -> Generator[Any, None, None]:
         """Each batch, finished, in order. With ``python_threads`` the finishing runs in that many threads."""
         self._enter()
-        waiting: deque[tuple[int, Future[Any] | None, NDArray[np.int64]]] = deque()
+        counters = self.counters
+        self._python_threads = python_threads
+        waiting: deque[tuple[int, Future[tuple[Any, float]] | None, NDArray[np.int64]]] = deque()
         ahead: deque[tuple[int, NDArray[np.int64]]] = deque()  # only their bytes are fetched yet
         pool = ThreadPoolExecutor(python_threads, "fastloader-loader") if python_threads else None
         patient = True
@@ -105,17 +106,28 @@ class Runner:
             for samples in islice(batches, max(0, min(AHEAD_AT_ONCE, self._reading.ahead - len(ahead)))):
                 ahead.append((self._submit(samples, fill=False), samples))
 
+        resumed = time.perf_counter()
         try:
             top_up()
             while waiting:
                 ticket, future, samples = waiting.popleft()
                 top_up()
                 began = time.perf_counter()
-                batch = self._make(ticket, samples, finish) if future is None else future.result()
-                self.counters.waiting += time.perf_counter() - began
-                self.counters.batches += 1
-                self.counters.samples += len(samples)
+                counters.planning += began - resumed
+                if future is None:
+                    batch, waited = self._make(ticket, samples, finish)
+                else:
+                    batch, _ = future.result()
+                    waited = time.perf_counter() - began
+                counters.waiting += waited
+                counters.batches += 1
+                counters.samples += len(samples)
+                if self._tuner is not None:
+                    self._tune(self._tuner, waited)
+                given = time.perf_counter()
                 yield batch
+                resumed = time.perf_counter()
+                counters.consumer += resumed - given
                 del batch, future  # while we wait for the next one, only the consumer decides how long this one lives
         except KeyboardInterrupt:
             patient = False  # a transform may be stuck for good
@@ -134,6 +146,8 @@ class Runner:
         """The threads run while any epoch does."""
         with self._lock:
             self._active += 1
+            if self._tuner is not None:
+                self._tuner.begin_epoch()
             self._engine.start()
 
     def _leave(self) -> None:
@@ -148,6 +162,18 @@ class Runner:
             return self._depth
         size = self._engine.slot_bytes
         return batches_within(self._memory_limit, self._reading, size, self._depth) if size else 1
+
+    def _tune(self, tuner: Tuner, waited: float) -> None:
+        with self._lock:
+            setting = tuner.given(waited, self._engine.usage)
+            if setting is not None:
+                self._set(setting)
+
+    def _set(self, setting: Setting) -> None:
+        """Another number of threads and of batches ahead from now on. The batches are the same."""
+        self._depth = setting.ahead
+        self._engine.set_slots(setting.ahead + SPARE_SLOTS)
+        self._engine.set_threads(setting.threads)
 
     def _submit(self, samples: NDArray[np.int64], *, fill: bool) -> int:
         starts = self._dataset.starts
@@ -167,7 +193,9 @@ class Runner:
         file = self._dataset.file(shard)
         self._sources[shard] = self._engine.add_source(tables, (os.fspath(file.path), *file.inode))
 
-    def _make(self, ticket: int, samples: NDArray[np.int64], finish: Callable[[Batch, NDArray[np.int64]], Any]) -> Any:
+    def _make(self, ticket: int, samples: NDArray[np.int64], finish: Finish) -> tuple[Any, float]:
+        """The batch, finished, and how long the engine was waited for."""
+        asked = time.perf_counter()
         parts, failures = self._engine.wait(ticket)
         began = time.perf_counter()
         faults = [
@@ -178,16 +206,19 @@ class Runner:
             if self._on_error == "raise" or isinstance(fault.error, MemoryError):
                 raise fault.error  # they come ordered by row; without memory there is nothing to decode
         count = len(samples)
-        values = {
-            column.name: column.values(part, count, faults) for column, part in zip(self._columns, parts, strict=True)
-        }
+        values = {}
+        laps = [began]
+        for column, part in zip(self._columns, parts, strict=True):
+            values[column.name] = column.values(part, count, faults)
+            laps.append(time.perf_counter())
         for fault in faults:
             self._locate(fault, int(samples[fault.row]))
         if faults:
-            self._count(faults, samples)
+            self.counters.found(faults, samples)
         batch = finish(settle(values, count, faults, self._on_error, self._columns), samples)
-        self.counters.python += time.perf_counter() - began
-        return batch
+        laps.append(time.perf_counter())
+        self.counters.made(laps)
+        return batch, began - asked
 
     def _explain(
         self, samples: NDArray[np.int64], number: int, row: int, kind: str, message: str, stored: int, computed: int
@@ -212,31 +243,16 @@ class Runner:
         number, _ = self._dataset.where(sample)
         return self._dataset.file(number).path
 
-    def _count(self, faults: list[Fault], samples: NDArray[np.int64]) -> None:
-        self.counters.faults += len(faults)
-        room = MOST_LISTED - len(self.counters.listed)
-        self.counters.listed += [
-            {"sample": int(samples[fault.row]), "field": fault.field, "error": str(fault.error)}
-            for fault in faults[: max(room, 0)]
-        ]
-
-    def times(self) -> dict[str, dict[str, float]]:
-        """Seconds of the engine's threads by field: looking up, and reading with decoding."""
-        seconds = zip(self._columns, self._engine.times(), strict=True)
-        return {column.name: {"lookup": lookup, "read": read} for column, (lookup, read) in seconds}
-
-    def reads(self) -> dict[str, Any]:
-        """What was read, by which means, and how long batches waited for it (seconds, summed over batches)."""
-        reads, size, asked, mapped, given_up, waiting = self._engine.reads()
-        return {
-            "mode": self._reading.mode,
-            "reads": reads,
-            "bytes": size,
-            "payload_bytes": asked,
-            "batches_in_memory": mapped,
-            "given_up": given_up,
-            "waiting": waiting,
-        }
+    def stats(self) -> dict[str, Any]:
+        """What was done and where the time went; ``DataLoader.stats`` describes it."""
+        names = [column.name for column in self._columns]
+        told = summary(self.counters, dict(zip(names, self._engine.times(), strict=True)), self._engine.usage())
+        told["threads"] |= {"python": self._python_threads, "cpus": usable_cpus()}
+        told["io"] |= {"mode": self._reading.mode, **self._engine.reads()}
+        told["slots"] = self._engine.slots_made
+        told["ahead"] = self._depth
+        told["tuning"] = None if self._tuner is None else self._tuner.to_dict()
+        return told
 
     @property
     def mine(self) -> bool:
@@ -247,11 +263,6 @@ class Runner:
     def needs_python(self) -> bool:
         """Whether some field is decoded by Python, a sample at a time."""
         return any(column.needs_python for column in self._columns)
-
-    @property
-    def slots_made(self) -> int:
-        """How many batches' memory was ever allocated."""
-        return self._engine.slots_made
 
     def stop(self) -> None:
         """End the engine's threads."""

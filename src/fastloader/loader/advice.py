@@ -1,0 +1,93 @@
+"""What holds a loader back and what to do about it, told from its statistics alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+WAITING = 0.1
+"""The consumer may wait this share of its time before it is worth a word."""
+BUSY = 0.75
+"""From this share of their time on, threads (or Python, which has one) are what limits."""
+BLOCKED = 0.3
+"""From this share of their working time that threads wait for bytes on, reading is what limits."""
+
+
+def advise(stats: Mapping[str, Any]) -> list[str]:
+    """One or two lines on what limits the loader, with the numbers behind it; ``stats`` is ``DataLoader.stats()``."""
+    if not stats["batches"] or not stats["running"]:
+        return ["nothing was loaded yet"]
+    running, threads = stats["running"], stats["threads"]
+    waiting, consumer = stats["waiting"] / running, stats["consumer"] / running
+    if waiting <= WAITING and consumer >= 1 - 2 * WAITING:
+        return [f"consumer-bound: it waits {waiting:.0%} of its time for batches; loading is not what limits"]
+    working = threads["seconds"] - threads["idle"]
+    if working and threads["blocked"] / working >= BLOCKED:
+        return [_reading(stats, threads["blocked"] / working)]
+    if threads["seconds"] and working / threads["seconds"] >= BUSY:
+        return [_decoding(stats), *_about_threads(threads, running)]
+    if stats["python"] / running >= BUSY:
+        return [_python(stats)]
+    if stats["planning"] / running >= 1 - BUSY:
+        each = stats["samples"] / stats["batches"]
+        return [
+            f"planning-bound: choosing samples takes {stats['planning'] / running:.0%} of the time"
+            f" at {each:,.0f} samples a batch; raise batch_size"
+        ]
+    idle = 1 - working / threads["seconds"] if threads["seconds"] else 0.0
+    return [
+        f"nothing is at its limit: the consumer waits {waiting:.0%} of its time, threads lack work {idle:.0%}"
+        f" of theirs; raise prefetch_factor ({count(stats['ahead'], 'batch', 'batches')} ahead) or batch_size"
+    ]
+
+
+def _reading(stats: Mapping[str, Any], blocked: float) -> str:
+    rate = stats["io"]["bytes"] / stats["running"] / 1e6
+    slowest = _most(stats, "blocked")
+    return (
+        f"I/O-bound: threads wait for bytes {blocked:.0%} of their working time, most of it for {slowest!r}"
+        f' ({rate:,.1f} MB/s are read); use order="quasi_random", more num_workers, a faster disk, or load fewer fields'
+    )
+
+
+def _decoding(stats: Mapping[str, Any]) -> str:
+    threads = stats["threads"]
+    slowest = _most(stats, "decode")
+    told = stats["fields"][slowest]
+    part = told["decode"] / threads["busy"] if threads["busy"] else 0.0
+    cure = "store smaller images or add cores" if told["decoded_bytes"] > 2 * told["stored_bytes"] else "add cores"
+    return (
+        f"decode-bound: {threads['busy'] / stats['running']:.1f} of {threads['cpus']} cores busy,"
+        f" {part:.0%} of it with {slowest!r}; {cure}"
+    )
+
+
+def _about_threads(threads: Mapping[str, Any], running: float) -> list[str]:
+    """A second line where there are fewer threads than could work, or the CPUs are somebody else's."""
+    native, cpus = threads["native"], threads["cpus"]
+    if native < cpus:
+        return [f"{count(native, 'thread')} on {cpus} CPUs, and always at work: raise num_workers"]
+    if threads["busy"] / running < BUSY * cpus and threads["preempted"] > threads["busy"]:
+        return ["threads wait for a CPU longer than they have one: other programs or threads use the CPUs"]
+    return []
+
+
+def _python(stats: Mapping[str, Any]) -> str:
+    parts = {f"the transform of {name!r}": told["transform"] for name, told in stats["fields"].items()}
+    parts |= {f"decoding {name!r}": told["python"] for name, told in stats["fields"].items()}
+    parts["collate_fn"] = stats["collate"]
+    slowest = max(parts, key=lambda name: parts[name])
+    return (
+        f"Python-bound: Python code runs {stats['python'] / stats['running']:.0%} of the time, mostly {slowest}"
+        f" ({parts[slowest] / stats['batches'] * 1000:.1f} ms a batch); do it on whole arrays, or before writing"
+    )
+
+
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """A number of things."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def _most(stats: Mapping[str, Any], what: str) -> str:
+    """The field with the most of something."""
+    return str(max(stats["fields"], key=lambda name: stats["fields"][name][what]))
