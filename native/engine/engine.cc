@@ -247,7 +247,7 @@ void Engine::read_ahead(const std::shared_ptr<Job>& job, Stopwatch& watch) {
 void Engine::loaded(const std::shared_ptr<Job>& job) {
     {
         std::lock_guard lock(mutex_);
-        job->near = true;
+        if (std::exchange(job->near, true)) return;
         if (!stopping_ && jobs_.contains(job->ticket)) enqueue(job);
     }
     work_.notify_one();
@@ -255,6 +255,7 @@ void Engine::loaded(const std::shared_ptr<Job>& job) {
 
 std::optional<FinishedBatch> Engine::wait(std::uint64_t ticket, int milliseconds) {
     if (!usable()) throw Failure("process", "this engine's threads are in another process");
+    fill(ticket);
     std::unique_lock lock(mutex_);
     const auto found = jobs_.find(ticket);
     if (found == jobs_.end()) throw Failure("index", "no such batch, or it was taken already");
@@ -341,7 +342,11 @@ void Engine::work(std::size_t number) {
         }
         rested ? watch.restart() : watch.resume();
         if (unread) {
-            read_ahead(unread, watch);
+            try {
+                read_ahead(unread, watch);
+            } catch (const std::exception&) {  // no memory: the mapping needs none
+                loaded(unread);
+            }
             continue;
         }
         run(task, watch);

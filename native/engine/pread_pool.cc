@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -38,7 +39,12 @@ void read_all(Read& read) {
 class PreadPool : public ReadQueue {
 public:
     PreadPool(unsigned threads, Done done) : done_(std::move(done)) {
-        for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+        threads_.reserve(threads);
+        try {
+            for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+        } catch (const std::system_error&) {  // fewer will do, where there may be no more
+            if (threads_.empty()) throw;
+        }
     }
 
     ~PreadPool() override {

@@ -160,17 +160,22 @@ void ReadAhead::close(File& file) {
     --open_files_;
 }
 
-void ReadAhead::open_queue() {
-    if (queue_) return;
-    if (options_.mode == ReadMode::populate) {
-        queue_ = make_pread_pool(kPopulating, [](Read& read) { delete &read; });
-        return;
+bool ReadAhead::open_queue() {
+    if (queue_ || hopeless_) return queue_ != nullptr;
+    try {
+        if (options_.mode == ReadMode::populate) {
+            queue_ = make_pread_pool(kPopulating, [](Read& read) { delete &read; });
+            return true;
+        }
+        arena_ = std::make_unique<Arena>(options_.memory);
+        const auto done = [this](Read& read) { finished(read); };
+        if (options_.mode != ReadMode::pread)
+            queue_ = make_uring(options_.depth, {arena_->data(), arena_->capacity()}, done);
+        if (!queue_) queue_ = make_pread_pool(options_.threads, done);
+    } catch (const std::exception&) {
+        hopeless_ = true;
     }
-    arena_ = std::make_unique<Arena>(options_.memory);
-    const auto done = [this](Read& read) { finished(read); };
-    if (options_.mode != ReadMode::pread)
-        queue_ = make_uring(options_.depth, {arena_->data(), arena_->capacity()}, done);
-    if (!queue_) queue_ = make_pread_pool(options_.threads, done);
+    return queue_ != nullptr;
 }
 
 bool ReadAhead::resident(File& file, std::uint64_t at) {
@@ -220,7 +225,7 @@ bool ReadAhead::worth_reading(const std::vector<Range>& ranges) {
 void ReadAhead::populate(const std::vector<Range>& ranges) {
     std::vector<Read*> reads;
     std::lock_guard lock(mutex_);
-    open_queue();
+    if (!open_queue()) return;
     for (const auto& range : ranges) {
         File& file = *files_[range.file];
         const auto last = std::min<std::uint64_t>((range.begin + range.size - 1) / kChunk + 1, file.populated.size());
@@ -258,10 +263,13 @@ void ReadAhead::ask(Loan& loan) {
     Todo todo;
     {
         std::lock_guard lock(mutex_);
-        open_queue();
         loan.asked_at_ = now();
-        waiting_.push_back(&loan);
-        serve(todo);
+        if (open_queue()) {
+            waiting_.push_back(&loan);
+            serve(todo);
+        } else {
+            give_up(loan, todo);
+        }
     }
     run(todo);
 }

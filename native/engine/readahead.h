@@ -142,7 +142,7 @@ private:
     void close(File& file);
     bool resident(File& file, std::uint64_t at);
     void populate(const std::vector<Range>& ranges);
-    void open_queue();
+    bool open_queue();
 
     const ReadOptions options_;
     ReadCounts counts_;
@@ -155,6 +155,7 @@ private:
     std::size_t holding_ = 0;     // loans that hold memory
     std::size_t running_ = 0;     // those of them that are urgent: they end by themselves
     std::size_t open_files_ = 0;
+    bool hopeless_ = false;       // no memory or no thread to be had for reading
     std::atomic<std::size_t> untouched_{0};  // chunks of files that were not populated yet
     std::uint64_t clock_ = 0;
     std::atomic<std::size_t> streak_{0};  // looks that found everything in memory

@@ -29,7 +29,12 @@ public:
             const iovec whole{memory.data(), memory.size()};
             registered_ = io_uring_register_buffers(&ring_, &whole, 1) == 0;  // else RLIMIT_MEMLOCK is too low
         }
-        thread_ = std::thread([this] { work(); });
+        try {
+            thread_ = std::thread([this] { work(); });
+        } catch (...) {
+            io_uring_queue_exit(&ring_);
+            throw;
+        }
     }
 
     ~Uring() override {

@@ -222,7 +222,11 @@ class Exercise:
         batches: list[Any] = []
         with self._attempt("loader"):
             loader = fl.DataLoader(
-                reader, batch_size=BATCH, num_workers=self.mutant.number % 2, seed=self.mutant.number
+                reader,
+                batch_size=BATCH,
+                num_workers=self.mutant.number % 2,
+                seed=self.mutant.number,
+                io=self.rng.choice(["mmap"] * 8 + ["uring", "pread"]),
             )
             batches.extend(loader)
         whole = sum(len(next(iter(batch.values()))) for batch in batches)

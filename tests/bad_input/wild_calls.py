@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -274,7 +275,10 @@ def use_engine(w: Wild) -> None:
         )
         for _ in range(columns)
     ]  # fmt: skip
-    engine = kernels.Engine(plans, w.rng.choice([0, 1, 3]), w.rng.choice([0, 1, 4]))
+    io = (w.rng.choice([0, 0, 0, 1, 2, 3, 4, 9]), w.rng.choice([0, 4096, 1 << 20]), w.rng.choice([0, 0, 512, 4096, 7]))
+    engine = kernels.Engine(plans, w.rng.choice([0, 1, 3]), w.rng.choice([0, 1, 4]), w.small(), io)
+    status = os.stat(__file__)
+    files = [("", 0, 0), ("/dev/zero", 1, 2), (__file__, status.st_dev, status.st_ino)]
     for _ in range(w.rng.choice([0, 1, 2])):
         tables = [
             (
@@ -284,15 +288,15 @@ def use_engine(w: Wild) -> None:
             )
             for _ in range(w.rng.choice([columns, columns, w.small()]))
         ]
-        attempt(lambda tables=tables: engine.add_source(tables))
+        attempt(lambda tables=tables: engine.add_source(tables, w.rng.choice(files)))
     if w.rng.random() < 0.9:
         engine.start()
     tickets = [w.number()]
     for _ in range(w.small()):
         rows = w.rows()
-        attempt(lambda rows=rows: tickets.append(engine.submit(w.which(rows), rows)))
+        attempt(lambda rows=rows: tickets.append(engine.submit(w.which(rows), rows, w.rng.random() < 0.7)))
     for ticket in w.rng.sample(tickets, len(tickets)):
-        attempt(lambda ticket=ticket: w.rng.choice([engine.wait, engine.wait, engine.forget])(ticket))
+        attempt(lambda ticket=ticket: w.rng.choice([engine.wait, engine.wait, engine.forget, engine.fill])(ticket))
     if w.rng.random() < 0.5:
         engine.stop()
 

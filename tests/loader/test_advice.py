@@ -93,3 +93,16 @@ def test_nothing_at_its_limit():
         "nothing is at its limit: the consumer waits 30% of its time, threads lack work 70% of theirs;"
         " raise prefetch_factor (8 batches ahead) or batch_size"
     )
+
+
+def test_a_disk_that_gives_small_pieces_one_by_one():
+    io = {"mode": "uring", "bytes": 0, "reads": 200_000, "read_bytes": 819_200_000, "waiting": 30.0}
+    (line,) = advise(stats(io=io, threads={"busy": 2.0, "idle": 38.0}))
+    assert line.startswith("I/O-bound: 20,000 reads/s of 4 kB, 81.9 MB/s, and batches wait for them")
+    assert 'use order="quasi_random", a faster disk' in line
+
+
+def test_a_disk_that_gives_large_pieces():
+    io = {"mode": "uring", "bytes": 0, "reads": 1000, "read_bytes": 2_000_000_000, "waiting": 30.0}
+    (line,) = advise(stats(io=io, threads={"busy": 2.0, "idle": 38.0}))
+    assert "use a faster disk" in line

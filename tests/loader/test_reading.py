@@ -173,9 +173,9 @@ def test_a_dataset_that_fits_is_brought_into_the_page_cache(large, monkeypatch):
 
 def test_reading_stays_within_its_share_of_the_limit(large):
     for habit in (Habit(), Habit(8), Habit(10_000)):
-        plan = plan_reading("uring", fl.open(large).dataset, habit, 16, 1, 16 * MIB)
+        plan = plan_reading("uring", fl.open(large).dataset, habit, 16, 8, 1, 16 * MIB)
         assert plan.memory <= 8 * MIB
-    assert plan_reading("uring", fl.open(large).dataset, Habit(), 16, 1, None).memory > 8 * MIB
+    assert plan_reading("uring", fl.open(large).dataset, Habit(), 1000, 8, 1, None).memory > 8 * MIB
 
 
 def test_fewer_batches_are_made_ahead_under_a_limit(tmp_path):

@@ -20,6 +20,7 @@ from fastloader.errors import KeyNotFoundError
 if TYPE_CHECKING:
     from fastloader.loader import DataLoader
     from fastloader.loader.options import OrderName
+    from fastloader.loader.reading import Io
     from fastloader.reader import DatasetReader
 
 SECONDS = 5.0
@@ -54,6 +55,7 @@ class Measured:
 @click.option(
     "--order", type=click.Choice(["sequential", "random", "quasi_random"]), default="random", help="Random by default."
 )
+@click.option("--io", type=click.Choice(["auto", "mmap", "uring", "pread"]), default="auto", help="How bytes are read.")
 @click.option("--batches", type=click.IntRange(min=1), metavar="N", help="Stop after N batches.")
 @click.option(
     "--seconds", type=click.FloatRange(min=0, min_open=True), metavar="S",
@@ -64,7 +66,7 @@ class Measured:
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 def command(
     dataset: Path, batch_size: int, workers: int | None, tune: bool, fields: str | None, order: OrderName,
-    batches: int | None, seconds: float | None, cold: bool, as_json: bool, quiet: bool,
+    io: Io, batches: int | None, seconds: float | None, cold: bool, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Load DATASET for some seconds and tell where the time goes.
 
@@ -81,7 +83,7 @@ def command(
         if not len(reader):
             raise KeyNotFoundError("there are no samples to load", path=reader.path)
         threads = workers or usable_cpus()
-        loader = DataLoader(reader, batch_size, num_workers=threads, fields=chosen, order=order, auto_tune=tune)
+        loader = DataLoader(reader, batch_size, num_workers=threads, fields=chosen, order=order, io=io, auto_tune=tune)
         seconds = SECONDS if seconds is None and batches is None else seconds
         with loader:
             measured = _measure(loader, str(dataset), batches, seconds, cold, quiet)

@@ -9,6 +9,7 @@ WAITING = 0.1
 """The consumer may wait this share of its time before it is worth a word."""
 BUSY = 0.75
 """From this share of their time on, threads (or Python, which has one) are what limits."""
+MEGABYTE = 1_000_000
 BLOCKED = 0.3
 """From this share of their working time that threads wait for bytes on, reading is what limits."""
 
@@ -24,6 +25,8 @@ def advise(stats: Mapping[str, Any]) -> list[str]:
     working = threads["seconds"] - threads["idle"]
     if working and threads["blocked"] / working >= BLOCKED:
         return [_reading(stats, threads["blocked"] / working)]
+    if working < BUSY * threads["seconds"] and stats["io"].get("waiting", 0.0) / running >= BUSY:
+        return [_disk(stats)]
     if threads["seconds"] and working / threads["seconds"] >= BUSY:
         return [_decoding(stats), *_about_threads(threads, running)]
     if stats["python"] / running >= BUSY:
@@ -48,6 +51,21 @@ def _reading(stats: Mapping[str, Any], blocked: float) -> str:
         f"I/O-bound: threads wait for bytes {blocked:.0%} of their working time, most of it for {slowest!r}"
         f' ({rate:,.1f} MB/s are read); use order="quasi_random", more num_workers, a faster disk, or load fewer fields'
     )
+
+
+def _disk(stats: Mapping[str, Any]) -> str:
+    io, running = stats["io"], stats["running"]
+    each = io["read_bytes"] / max(1, io["reads"]) / 1e3
+    return (
+        f"I/O-bound: {io['reads'] / running:,.0f} reads/s of {each:,.0f} kB,"
+        f" {io['read_bytes'] / running / 1e6:,.1f} MB/s,"
+        f" and batches wait for them while threads lack work; {_larger_reads(stats)}a faster disk, or load fewer fields"
+    )
+
+
+def _larger_reads(stats: Mapping[str, Any]) -> str:
+    io = stats["io"]
+    return 'use order="quasi_random", ' if io["read_bytes"] < MEGABYTE * io["reads"] else "use "
 
 
 def _decoding(stats: Mapping[str, Any]) -> str:

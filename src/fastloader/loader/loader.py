@@ -50,6 +50,11 @@ class DataLoader:
       bad value comes as a missing one). ``stats()`` counts and lists what was bad.
     - ``rank``, ``world_size``: from the usual environment variables when absent. ``remainder`` says how an epoch ends
       that can't be dealt equally: "uneven", "drop" or "pad".
+    - ``io``: how bytes come that are not in memory. "mmap" lets the system bring them when they are touched. "uring"
+      and "pread" read them ahead along the plan, past the page cache, neighbours together and none twice: by io_uring,
+      or by threads. "auto" brings a dataset that fits into half of the free memory into the page cache; of a larger
+      one it looks what is in memory, and reads the rest by io_uring where there is one.
+    - ``memory_limit``: bytes (or "2GB") for batches being made and bytes read ahead. One batch is made in any case.
     - ``auto_tune``: start with one thread and two batches ahead, and grow both while the consumer waits for batches and
       growing helps. ``num_workers`` (then by default the number of usable CPUs) and ``prefetch_factor`` give the most;
       memory that runs short makes it less. ``stats()["tuning"]`` says what was chosen.
@@ -153,7 +158,10 @@ class DataLoader:
           ``decoded_bytes`` of batches.
         - ``threads``: ``native`` and ``python`` threads, usable ``cpus``; ``seconds`` of all native threads, of which
           they were ``busy``, ``blocked``, ``preempted`` or ``idle``; ``most_in_one_batch`` at a time.
-        - ``io``: the ``mode`` of reading, ``bytes`` read, seconds ``waiting`` for them, ``major_faults``.
+        - ``io``: the ``mode`` of reading, stored ``bytes`` of batches, seconds that batches or threads were ``waiting``
+          for them, ``major_faults``. Where they are read ahead: ``reads`` and ``read_bytes``, of which payloads are
+          ``payload_bytes``; ``batches_in_memory``, which needed none; payloads ``given_up`` to the mapping for want of
+          memory.
         - ``memory``: bytes of the ``largest_batch``, and of batches' memory ``kept`` for reuse. ``slots``: for how many
           batches memory was ever made. ``ahead``: how many are made ahead.
         - ``tuning``: what ``auto_tune`` chose and why, or ``None``.
@@ -218,13 +226,13 @@ class DataLoader:
                 if name in self._names
             ]
             options = self.options
-            threads, ahead = options.native_threads, options.ahead
+            threads, ahead, limit = options.native_threads, options.ahead, options.memory_bytes
+            reading = options.reading(dataset, [column.field for column in columns], self.plan)
+            room = None if limit is None else limit - reading.memory
             self._runner = Runner(
-                dataset, columns, threads, ahead, options.on_error,
-                reading=options.reading(dataset, [column.field for column in columns], self.plan),
-                memory_limit=options.memory_bytes,
+                dataset, columns, threads, ahead, options.on_error, reading=reading, memory_limit=limit,
                 threads_a_batch=options.threading.max_intra_op_parallelism or 0,
-                tuner=Tuner(Limits(threads, ahead, options.memory_bytes)) if options.auto_tune else None,
+                tuner=Tuner(Limits(threads, ahead, room)) if options.auto_tune else None,
             )  # fmt: skip
         return self._runner
 

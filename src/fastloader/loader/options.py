@@ -183,7 +183,7 @@ class LoaderOptions:
         elif isinstance(order, Sequential) and isinstance(plan, Schedule) and plan.world_size == 1:
             habit = Habit(1)
         payloads = sum(field.has_payload for field in fields)
-        return plan_reading(self.io, dataset, habit, self.batch_size, payloads, self.memory_bytes)
+        return plan_reading(self.io, dataset, habit, self.batch_size, self.ahead, payloads, self.memory_bytes)
 
     def _world(self) -> tuple[int, int]:
         if not deals(self.sampler):

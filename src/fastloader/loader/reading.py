@@ -14,7 +14,7 @@ Mode = Literal["mmap", "uring", "pread", "automatic", "populate"]
 _MODES: dict[Mode, int] = {"mmap": 0, "uring": 1, "pread": 2, "automatic": 3, "populate": 4}
 """The engine's numbers of the ways to read."""
 
-DEFAULT_MEMORY = 256 << 20
+DEFAULT_MEMORY = 128 << 20
 LEAST_MEMORY = 4 << 20
 READS_AHEAD = 256
 """Payloads on their way besides those of the batches being made: twice what the disk is asked for at once."""
@@ -54,9 +54,12 @@ def check_io(io: str) -> None:
 
 
 def plan_reading(
-    io: Io, dataset: Dataset, habit: Habit, batch_size: int, payload_fields: int, memory_limit: int | None
+    io: Io, dataset: Dataset, habit: Habit, batch_size: int, depth: int, payload_fields: int, memory_limit: int | None
 ) -> Reading:
-    """The reading that suits a dataset, an order and a limit; half of the limit is left to the batches."""
+    """The reading that suits a dataset, an order and a limit; half of the limit is left to the batches.
+
+    ``depth`` batches are in the making at a time.
+    """
     if io == "mmap" or not payload_fields:
         return Reading()
     size = sum(shard.size for shard in dataset.shards)
@@ -66,8 +69,9 @@ def plan_reading(
             return Reading()
         return Reading("populate", ahead=-(-READS_AHEAD // max(1, batch_size * payload_fields)))
     if not habit.window:
-        memory = min(DEFAULT_MEMORY, max(LEAST_MEMORY, 2 * size))
         ahead = -(-READS_AHEAD // max(1, batch_size * payload_fields))
+        a_batch = size // max(1, dataset.num_samples) * batch_size
+        memory = min(DEFAULT_MEMORY, max(LEAST_MEMORY, 2 * (ahead + depth) * a_batch))
     else:
         # The pages of a window are kept while it lasts, and those of the next are fetched meanwhile.
         pages = max(1, size // dataset.page_size)
