@@ -1,8 +1,11 @@
 """fastloader stores multimodal training data in one file and feeds it to models, checked and the same every time."""
 
+from fastloader.dataset import Dataset, DatasetIterator, IterDataset, MapDataset
+from fastloader.dataset import open_dataset as open
 from fastloader.errors import (
     ChecksumError,
     DecodeError,
+    ElementError,
     FastLoaderError,
     FormatError,
     KeyNotFoundError,
@@ -29,7 +32,6 @@ from fastloader.fields import (
 )
 from fastloader.loader import DataLoader
 from fastloader.reader import DatasetReader
-from fastloader.reader import open_dataset as open
 from fastloader.samplers import EpochDigest, StateError
 from fastloader.types import TypeId
 from fastloader.verify import verify
@@ -38,9 +40,10 @@ from fastloader.writer import DatasetWriter, concatenate
 __version__ = "0.1.0"
 
 __all__ = [
-    "BatchDecoder", "BytesField", "ChecksumError", "DataLoader", "DatasetReader", "DatasetWriter", "DecodeError",
-    "Decoder", "Encoded", "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField",
-    "JPEGImageField", "JSONField", "KeyNotFoundError", "NDArrayField", "NotFoundError", "PNGImageField", "PayloadBatch",
+    "BatchDecoder", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetIterator", "DatasetReader",
+    "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Encoded", "EpochDigest", "FastLoaderError", "Field",
+    "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField", "JSONField", "KeyNotFoundError",
+    "MapDataset", "NDArrayField", "NotFoundError", "PNGImageField", "PayloadBatch",
     "RawImageField", "SampleError", "StateError", "StoreError", "TypeId", "UnknownTypeError", "concatenate", "open",
     "register_type", "verify",
 ]  # fmt: skip
