@@ -23,8 +23,8 @@ from fastloader.dataset.base import (
 )
 from fastloader.dataset.batching import Collate, IterBatch, MapBatch, split
 from fastloader.dataset.caching import MemoryCache, WholeCache
+from fastloader.dataset.choosing import Concat, MapOptions, Repeat, Shuffle, Slice
 from fastloader.dataset.filtering import MapFilter
-from fastloader.dataset.indexing import Concat, MapOptions, Repeat, Shuffle, Slice
 from fastloader.dataset.iterator import DatasetIterator
 from fastloader.dataset.joining import Datasets, Interleave, IterConcat, IterZip, MapZip, Mix, Stop, itself
 from fastloader.dataset.mapping import (
@@ -376,13 +376,13 @@ class MapDataset(Dataset["MapDataset"]):
     def __getitem__(self, index: slice) -> MapDataset: ...
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            name = (
-                f"[{':'.join('' if bound is None else str(bound) for bound in (index.start, index.stop, index.step))}]"
+            start, stop, step = (
+                None if b is None else operator.index(b) for b in (index.start, index.stop, index.step)
             )
-            bounds = [None if b is None else operator.index(b) for b in (index.start, index.stop, index.step)]
-            if bounds[2] == 0:
+            name = f"[{':'.join('' if bound is None else str(bound) for bound in (start, stop, step))}]"
+            if step == 0:
                 raise ValueError(f"{name}: the step is not 0")
-            return MapDataset(Slice(self.node, *bounds, name))
+            return MapDataset(Slice(self.node, start, stop, step, name))
         return self.at(index)
 
     def at(self, index: int, epoch: int = 0) -> Any:

@@ -94,7 +94,7 @@ class MapFilter(IndexNode):
         mask = np.asarray(self.function(batch))
         if mask.dtype != np.bool_ or mask.shape != (count,):
             raise TypeError(
-                f"gave {mask.dtype} of shape {mask.shape} for {count} rows; with columns= a filter is given a dictionary "
-                "of columns and gives an array of as many truth values"
+                f"gave {mask.dtype} of shape {mask.shape} for {count} rows; with columns= a filter is given a "
+                "dictionary of columns and gives an array of as many truth values"
             )
         return mask

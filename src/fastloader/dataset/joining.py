@@ -318,7 +318,7 @@ class Mix(IterNode):
 
     def label(self) -> str:
         """Seed and end. Weights may change between two runs."""
-        return f"mix({self.seed}, {self.stop})"
+        return f"mix(seed={self.seed}, stop={self.stop!r})"
 
     def where(self, run: Run) -> str:
         """The chances."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fastloader.dataset.base import Cursor, IterNode, Node, Over, Place, Run, Settings, parted
-from fastloader.dataset.indexing import block_seed, options_label, permuted
+from fastloader.dataset.choosing import block_seed, options_label, permuted, shuffle_label
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +118,7 @@ class IterShuffle(IterNode):
 
     def label(self) -> str:
         """Window and seed."""
-        return f"shuffle({self.window}, {self.seed})"
+        return shuffle_label(self.window, self.seed)
 
     def where(self, run: Run) -> str:
         """What is kept."""
