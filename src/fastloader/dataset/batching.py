@@ -189,6 +189,9 @@ def _row(batch: Any, i: int) -> Any:
     if isinstance(batch, tuple):
         rows = [_row(column, i) for column in batch]
         return type(batch)(*rows) if hasattr(batch, "_fields") else tuple(rows)
-    if isinstance(batch, np.ma.MaskedArray) and batch[i : i + 1].size and np.ma.getmaskarray(batch[i : i + 1]).all():
-        return None
+    if isinstance(batch, np.ma.MaskedArray):
+        missing = np.ma.getmaskarray(batch)[i]
+        if missing.size and missing.all():
+            return None
+        return batch[i] if missing.any() else batch.data[i]
     return batch[i]
