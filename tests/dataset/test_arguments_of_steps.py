@@ -74,6 +74,7 @@ def test_wrong_arguments(step, says, dataset):
         (lambda: NUMBERS.shuffle().filter(bool, ahead=True), "another order in each pass; filter first"),
         (lambda: NUMBERS.repeat().filter(bool, ahead=True), "is endless"),
         (lambda: NUMBERS[::0], "the step is not 0"),
+        (lambda: NUMBERS.iterate(epoch=0, state=iter(NUMBERS).state_dict()), "leave out epoch=0"),
     ],
 )
 def test_wrong_sources_and_combinations(make, says):
@@ -125,6 +126,14 @@ def test_a_function_that_gives_nothing_to_iterate_over_is_an_error(step):
 def test_a_generator_function_that_gives_none():
     with pytest.raises(fl.ElementError, match="abs gave a int, which can't be iterated over"):
         list(D.from_generator(abs, -3))
+
+
+def test_a_generator_function_that_stops_before_it_begins():
+    def stopped():
+        raise StopIteration
+
+    with pytest.raises(fl.ElementError, match="from_generator, element 0: StopIteration"):
+        list(D.from_generator(stopped))
 
 
 def test_descriptions_do_not_change():

@@ -284,9 +284,11 @@ class Steps(Generic[S]):
         kind = MapOptions if isinstance(node, MapNode) else IterOptions
         return cast(S, wrap(kind(node, settings)))  # type: ignore[arg-type]
 
-    def iterate(self, *, epoch: int = 0, state: Mapping[str, Any] | None = None) -> DatasetIterator:
-        """A pass: of this epoch, or from where ``state`` was saved."""
-        return DatasetIterator(self.node, epoch, state)
+    def iterate(self, *, epoch: int | None = None, state: Mapping[str, Any] | None = None) -> DatasetIterator:
+        """A pass: of this epoch, 0 if none is given, or from where ``state`` was saved."""
+        if epoch is not None and state is not None:
+            raise ValueError(f"iterate: a state knows its epoch; leave out epoch={epoch}")
+        return DatasetIterator(self.node, epoch or 0, state)
 
     def explain(self) -> str:
         """What runs where, a line a step, the last step first."""

@@ -14,6 +14,7 @@ from fastloader.samplers import StateError
 from fastloader.samplers.hashing import Stream, fold, hashes
 
 Stop = Literal["first", "all", "restart"]
+DRAWS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,6 +339,7 @@ class Mixed(Several):
         places = parted(places, start[1])
         self._node, self._run, self._epoch = node, run, epoch
         self._key = fold(node.seed, Stream.MIX, epoch)
+        self._draws: list[int] = []
         self._passes: list[int] = []
         self._over: list[int] = []
         ups = []
@@ -351,7 +353,7 @@ class Mixed(Several):
         self._gave = [up is not None for _, _, up in places]
 
     def __next__(self) -> Any:
-        chance = int(hashes(self._key, np.array([self._step]))[0]) >> 11
+        chance = self._chance()
         while True:
             chosen = self._choose(chance)
             try:
@@ -364,6 +366,14 @@ class Mixed(Several):
             ups = zip(self._passes, self._over, self.ups, strict=True)
             self.place = (self._step, tuple((number, over, up.place) for number, over, up in ups))
             return value
+
+    def _chance(self) -> int:
+        """The draw of this step; many are made at once."""
+        number = self._step % DRAWS
+        if number == 0 or not self._draws:
+            first = self._step - number
+            self._draws = (hashes(self._key, np.arange(first, first + DRAWS)) >> np.uint64(11)).tolist()
+        return int(self._draws[number])
 
     def _choose(self, chance: int) -> int:
         """The dataset in whose share of the weights the chance, 53 bits, falls."""

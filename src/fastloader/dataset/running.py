@@ -57,7 +57,7 @@ def _lines(node: Node, run: Run, depth: int, how: str) -> Iterator[tuple[str, st
         below = "native"
     elif isinstance(node, MapPrefetch):
         where = where if how == "stream" else "no effect: what stands above asks by random access"
-    elif isinstance(node, IndexNode):
+    elif isinstance(node, IndexNode) and not node.transparent:
         where = where or "index arithmetic"
     if plan is None and isinstance(node, MapNode) and not node.flows(run):
         below = "random"

@@ -8,7 +8,7 @@ from itertools import islice
 from types import GeneratorType
 from typing import Any
 
-from fastloader.dataset.base import Cursor, IterNode, MapNode, Place, Run, Skipped, blamed, name_of, position
+from fastloader.dataset.base import Cursor, IterNode, MapNode, Place, Run, blamed, name_of, position
 from fastloader.errors import FastLoaderError
 from fastloader.reader import DatasetReader
 
@@ -128,21 +128,28 @@ class Gone(Cursor):
         self._iterator: Iterator[Any] | None = None
 
     def __next__(self) -> Any:
+        if self._iterator is None:
+            try:
+                self._iterator = self._begun()
+            except MemoryError:
+                raise
+            except Exception as error:  # StopIteration too: there was not even a beginning
+                raise self._blame(self.place, error) from error
         try:
-            if self._iterator is None:
-                self._iterator = iter(self._make())
-                gone = sum(1 for _ in islice(self._iterator, self.place))
-                if gone < self.place:
-                    raise ValueError(f"it was at element {self.place} when the state was saved, and now has {gone}")
             value = next(self._iterator)
-        except StopIteration:
-            raise
-        except (MemoryError, Skipped):
+        except (StopIteration, MemoryError):
             raise
         except Exception as error:
             raise self._blame(self.place, error) from error
         self.place += 1
         return value
+
+    def _begun(self) -> Iterator[Any]:
+        iterator = iter(self._make())
+        gone = sum(1 for _ in islice(iterator, self.place))
+        if gone < self.place:
+            raise ValueError(f"it was at element {self.place} when the state was saved, and now has {gone}")
+        return iterator
 
     def close(self, wait: bool = True) -> None:
         """Let a generator clean up now."""
