@@ -16,6 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastloader as fl
+from fastloader.dataset.native import NativeCursor, native_plan
+from fastloader.dataset.running import new_run
 
 COUNT = 23
 FIELDS = {
@@ -238,6 +240,20 @@ def test_dropping_an_iterator_ends_the_engine(readers):
     del iterator, iterators
     gc.collect()
     assert gone(mine)
+
+
+def test_prefetch_tells_the_engine_how_far_to_go_ahead(readers):
+    batches = readers[0].prefetch(2).batch(4)
+    plans = [native_plan(d.node, new_run()) for d in (batches, batches.prefetch(7), batches.take(3).prefetch("auto"))]
+    assert [plan.ahead for plan in plans] == [None, 7, None]
+    assert NativeCursor(plans[1], 0, 0)._loader.options.prefetch_factor == -(-7 // plans[1].threads)
+    first = batches.map(itself).prefetch(5).explain().splitlines()[0]
+    assert first.split(maxsplit=1) == ["prefetch(5)", "a Python thread of its own, up to 5 elements ahead"]
+
+
+def test_a_prefetch_that_random_access_passes_by_is_told(readers):
+    second = readers[0].map(itself).prefetch(5).shuffle(seed=1).explain().splitlines()[1]
+    assert second.split(maxsplit=1) == ["prefetch(5)", "no effect: what stands above asks by random access"]
 
 
 def broken(path, at):
