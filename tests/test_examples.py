@@ -12,9 +12,11 @@ from fastloader.fields import BY_TYPE_ID
 ROOT = Path(__file__).parents[1]
 PAGES = [
     "how-to/custom-field.md",
+    "how-to/expressions.md",
     "how-to/find-the-bottleneck.md",
     "how-to/resume.md",
     "how-to/variable-length.md",
+    "reference/dataset.md",
     "tutorials/first-dataset.md",
 ]
 
@@ -53,6 +55,21 @@ def test_the_first_dataset_is_kept_where_one_says(tmp_path):
     done = run("first_dataset.py", "--samples", "5", "--output", "kept.fld", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert [p.name for p in tmp_path.iterdir()] == ["kept.fld"]
+
+
+def test_the_example_of_expressions_runs(tmp_path):
+    done = run("expressions.py", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"100 batches, 2\d% of them code; the state has [2-4]\d\d bytes", done.stdout)
+    assert re.search(r"from there on: (8[7-9]|9[0-3])% code", done.stdout)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_explanation_shown_in_the_reference_is_what_is_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    execute("reference/dataset.md")
+    printed = capsys.readouterr().out
+    assert "".join(f"    {line}\n" for line in printed.splitlines()) in (ROOT / "docs/reference/dataset.md").read_text()
 
 
 @pytest.fixture

@@ -1,8 +1,11 @@
 """fastloader stores multimodal training data in one file and feeds it to models, checked and the same every time."""
 
+from fastloader.dataset import Dataset, DatasetIterator, IterDataset, MapDataset
+from fastloader.dataset import open_dataset as open
 from fastloader.errors import (
     ChecksumError,
     DecodeError,
+    ElementError,
     FastLoaderError,
     FormatError,
     KeyNotFoundError,
@@ -31,7 +34,6 @@ from fastloader.fields import (
 )
 from fastloader.loader import DataLoader, Pad, ThreadingOptions
 from fastloader.reader import DatasetReader
-from fastloader.reader import open_dataset as open
 from fastloader.samplers import EpochDigest, StateError
 from fastloader.types import TypeId
 from fastloader.verify import verify
@@ -40,9 +42,10 @@ from fastloader.writer import DatasetWriter, concatenate
 __version__ = "0.1.0"
 
 __all__ = [
-    "BatchDecoder", "BytesField", "ChecksumError", "DataLoader", "DatasetReader", "DatasetWriter", "DecodeError",
-    "Decoder", "Elements", "Encoded", "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError",
-    "IntField", "JPEGImageField", "JSONField", "KeyNotFoundError", "NDArrayField", "NotFoundError", "PNGImageField",
-    "Pad", "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError", "ThreadingOptions",
-    "TypeId", "UnknownTypeError", "concatenate", "open", "register_type", "verify",
+    "BatchDecoder", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetIterator", "DatasetReader",
+    "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded", "EpochDigest", "FastLoaderError",
+    "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField", "JSONField", "KeyNotFoundError",
+    "MapDataset", "NDArrayField", "NotFoundError", "PNGImageField", "Pad", "PayloadBatch", "RawImageField",
+    "SampleError", "ShapeError", "StateError", "StoreError", "ThreadingOptions", "TypeId", "UnknownTypeError",
+    "concatenate", "open", "register_type", "verify",
 ]  # fmt: skip

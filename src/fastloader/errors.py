@@ -90,3 +90,12 @@ class NotFoundError(StoreError, FileNotFoundError):
 
 class KeyNotFoundError(FastLoaderError, KeyError):
     """No sample has this key."""
+
+
+class ElementError(FastLoaderError, RuntimeError):
+    """A step of a dataset expression failed: which, at which element (counted from 0), and what it raised."""
+
+    def __init__(self, message: str, *, step: str, element: int, **facts: Any) -> None:
+        super().__init__(f"{step}, element {element}: {message}", **facts)
+        self.step = step
+        self.element = element

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, overload
+from typing import Any, NoReturn, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -97,7 +97,7 @@ class DatasetReader:
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str | bytes) and self.has_keys and self._find(key) is not None
 
-    def __enter__(self) -> DatasetReader:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -44,4 +44,5 @@ def test_they_are_the_same_for_ever():
     assert hashes(42, np.array([0, 1, 10**12])).tolist() == [0xBDD732262FEB6E95, 0x28EFE333B266F103, 0x2FD6AB638429D3D7]
     assert {stream.name: int(stream) for stream in Stream} == {
         "WEIGHTED_DRAW": 1, "WEIGHTED_KEY": 2, "WINDOW": 3, "BUCKET": 4, "BATCHES": 5, "DIGEST": 6,
+        "BLOCK": 16, "MIX": 17, "CALL": 18,
     }  # fmt: skip

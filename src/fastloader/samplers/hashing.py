@@ -25,6 +25,9 @@ class Stream(IntEnum):
     BUCKET = 4
     BATCHES = 5
     DIGEST = 6
+    BLOCK = 16
+    MIX = 17
+    CALL = 18
 
 
 def fold(*parts: int) -> int:

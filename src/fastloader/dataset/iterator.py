@@ -1,0 +1,162 @@
+"""An expression being iterated over: what the user holds, with its position, its counters and its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from fastloader.dataset.base import Cursor, Node, Place
+from fastloader.dataset.running import new_run
+from fastloader.samplers import StateError
+from fastloader.samplers.checks import checksum, whole
+
+VERSION = 1
+LONGEST = 240
+"""Characters of an expression that are kept in a state; of longer ones, the beginning and a checksum."""
+
+
+class DatasetIterator(Iterator[Any]):
+    """One pass over a dataset. It can say where it is at any time, and go on from there.
+
+    After an error, or Ctrl-C, the next ``next()`` tries again behind the element that was given last. In a forked child
+    it goes on from where the parent was. ``close`` ends its threads; so does dropping it.
+    """
+
+    def __init__(self, node: Node, epoch: int = 0, state: Mapping[str, Any] | None = None) -> None:
+        self._cursor: Cursor | None = None
+        self._node = node
+        self._epoch = whole("epoch", epoch)
+        self._place: Place = None
+        self._over = False
+        self._run = new_run()
+        self._process = os.getpid()
+        if state is not None:
+            self.load_state_dict(state)
+
+    def __iter__(self) -> DatasetIterator:
+        return self
+
+    def __next__(self) -> Any:
+        if self._over:
+            raise StopIteration
+        began = time.perf_counter()
+        if self._process != os.getpid():
+            self._adopt()
+        try:
+            if self._cursor is None:
+                self._cursor = self._run.start(self._node, self._epoch, self._place)
+            value = next(self._cursor)
+        except StopIteration:
+            self._over = True
+            self._let_go()
+            raise
+        except KeyboardInterrupt:
+            self._let_go(wait=False)  # a function may be stuck for good
+            raise
+        except BaseException:
+            self._let_go()
+            raise
+        self._place = self._cursor.place
+        stats = self._run.stats
+        stats.elements += 1
+        stats.waiting += time.perf_counter() - began
+        return value
+
+    def _adopt(self) -> None:
+        """In a forked child: the parent's threads are not here, and its locks may be held for ever."""
+        self._inherited = self._cursor  # never closed here
+        self._cursor = None
+        self._run = new_run()
+        self._process = os.getpid()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the iterator is, ready for JSON: behind the element that was given last."""
+        return {
+            "version": VERSION,
+            "expression": self._expression(),
+            "epoch": self._epoch,
+            "place": _lists(self._place),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved state."""
+        epoch, place = self._checked(state)
+        self._let_go()
+        self._epoch, self._place, self._over = epoch, place, False
+        self._cursor = self._run.start(self._node, epoch, place)
+
+    def _expression(self) -> str:
+        text = self._node.signature(self._run)
+        return text if len(text) <= LONGEST else f"{text[: LONGEST - 20]}... {_short(text)}"
+
+    def _checked(self, state: Mapping[str, Any]) -> tuple[int, Place]:
+        if not isinstance(state, Mapping):
+            raise StateError(f"a state is a dictionary, not a {type(state).__name__}")
+        missing = {"version", "expression", "epoch", "place"} - set(state)
+        if missing:
+            raise StateError(f"the state has no {', '.join(sorted(missing))}", hint="give what state_dict() returned")
+        if state["version"] != VERSION:
+            raise StateError(
+                f"the state has version {state['version']!r}; this fastloader reads {VERSION}",
+                hint="load it with the version that saved it, or pip install -U fastloader",
+            )
+        here = self._expression()
+        if state["expression"] != here:
+            raise StateError(
+                f"the state is of another expression: {state['expression']} in the state and {here} here",
+                hint="write the dataset as it was when the state was saved, or start without the state",
+            )
+        try:
+            return whole("epoch", state["epoch"]), _tuples(state["place"])
+        except (TypeError, ValueError) as error:
+            raise StateError(f"in the state, {error}") from error
+
+    def stats(self) -> dict[str, Any]:
+        """What was done: elements given, seconds spent waiting for them, what was skipped and why, native batches."""
+        return self._run.stats.to_dict()
+
+    def close(self) -> None:
+        """End the pass and its threads. Elements already given stay valid."""
+        self._over = True
+        self._let_go()
+
+    def _let_go(self, wait: bool = True) -> None:
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None and self._process == os.getpid():
+            cursor.close(wait)
+
+    def __enter__(self) -> DatasetIterator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self._let_go(wait=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _resumed, (self._node, self._epoch, self._place, self._over)
+
+
+def _resumed(node: Node, epoch: int, place: Place, over: bool) -> DatasetIterator:
+    made = DatasetIterator(node, epoch)
+    made._place, made._over = place, over
+    return made
+
+
+def _short(text: str) -> str:
+    return checksum(np.frombuffer(text.encode(), np.uint8))
+
+
+def _lists(place: Place) -> Any:
+    return [_lists(part) for part in place] if isinstance(place, tuple) else place
+
+
+def _tuples(place: Any) -> Place:
+    return tuple(_tuples(part) for part in place) if isinstance(place, list | tuple) else place

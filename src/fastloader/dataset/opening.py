@@ -1,0 +1,32 @@
+"""Readers that are datasets too."""
+
+from __future__ import annotations
+
+import os
+
+from fastloader.dataset.base import Node
+from fastloader.dataset.dataset import MapDataset, Steps
+from fastloader.dataset.iterator import DatasetIterator
+from fastloader.dataset.sources import FromReader
+from fastloader.reader import DatasetReader
+
+
+class ReaderDataset(DatasetReader, Steps[MapDataset]):
+    """A reader with the steps of a dataset: ``fl.open(path).shuffle(seed=1).batch(32)``."""
+
+    @property
+    def node(self) -> Node:
+        """Its samples."""
+        return FromReader(self)
+
+    def __iter__(self) -> DatasetIterator:
+        return self.iterate()
+
+
+def open_dataset(path: str | os.PathLike[str]) -> ReaderDataset:
+    """Open a dataset for reading, whatever it is stored as: a ``.fld`` file or a folder of shards.
+
+    The result is a reader, which gives samples by number and key and goes into a ``DataLoader``, and a dataset, with
+    ``map``, ``shuffle``, ``batch`` and the other steps.
+    """
+    return ReaderDataset(path)

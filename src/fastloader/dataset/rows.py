@@ -1,0 +1,78 @@
+"""Samples of readers reached by arithmetic alone, so that whole batches of them can be read natively."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fastloader.dataset.base import MapNode, Node, Run, Settings
+from fastloader.dataset.indexing import Positions, groups, leaves
+from fastloader.dataset.sources import FromReader
+from fastloader.errors import FastLoaderError
+from fastloader.formats.fld import Dataset
+from fastloader.formats.fld.manifest import Shard
+from fastloader.reader import DatasetReader
+
+
+class Joined(DatasetReader):
+    """Several readers with the same fields as one, without copying anything."""
+
+    def __init__(self, readers: Sequence[DatasetReader]) -> None:
+        shards = [
+            Shard(str(reader.path / shard.path), shard.num_samples, shard.size, shard.identity)
+            for reader in readers
+            for shard in reader.dataset.shards
+        ]
+        self._dataset = Dataset(readers[0].path, tuple(shards))
+        self._columns = {}
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """One or several readers as one; ``starts`` says where each begins."""
+
+    reader: DatasetReader
+    fields: tuple[str, ...] | None
+    settings: Settings
+    readers: tuple[DatasetReader, ...]
+    starts: tuple[int, ...]
+
+    def of(self, node: MapNode, run: Run, epoch: int, positions: Positions) -> Positions:
+        """The samples at these positions of a step that only chooses among them."""
+        out = np.empty(len(positions), np.int64)
+        for group in groups(node, run, epoch, positions):
+            assert isinstance(group.node, FromReader)
+            out[group.asked] = group.positions + self.starts[self.readers.index(group.node.reader)]
+        return out
+
+    def localise(self, error: FastLoaderError) -> FastLoaderError:
+        """Count the sample that an error names within its own dataset."""
+        if error.sample is not None and len(self.starts) > 1:
+            error.sample -= self.starts[int(np.searchsorted(self.starts, error.sample, "right")) - 1]
+        return error
+
+
+def rows_of(steps: Sequence[tuple[Node, Run]]) -> Rows | None:
+    """The readers that all elements of these steps come from, unchanged; ``None`` where that is not so.
+
+    With several readers they must have the same fields, and nothing may be set for one that is not for the others.
+    """
+    found = [leaf for step in steps for leaf in leaves(*step)]
+    sources = [node for node, _ in found if isinstance(node, FromReader)]
+    settings = {replace(run.settings, ahead=None) for _, run in found}  # how far ahead is a matter of batches
+    if not found or len(sources) < len(found) or len(settings) > 1:
+        return None
+    if len({(source.fields, *_schema(source.reader)) for source in sources}) > 1:
+        return None
+    readers = tuple(dict.fromkeys(source.reader for source in sources))
+    starts = np.cumsum([0, *(len(reader) for reader in readers[:-1])]).tolist()
+    joined = readers[0] if len(readers) == 1 else Joined(readers)
+    return Rows(joined, sources[0].fields, settings.pop(), readers, tuple(starts))
+
+
+def _schema(reader: DatasetReader) -> tuple[Any, ...]:
+    fields = ((d.name, d.type_id, d.flags, d.metadata_size, d.arguments) for d in reader.dataset.descriptors)
+    return (reader.has_keys, *fields)
