@@ -16,6 +16,7 @@ from fastloader.fields import (
     BytesField,
     Decoder,
     Encoded,
+    EncodedColumn,
     Field,
     FloatField,
     IntField,
@@ -39,8 +40,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BatchDecoder", "BytesField", "ChecksumError", "DataLoader", "DatasetReader", "DatasetWriter", "DecodeError",
-    "Decoder", "Encoded", "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField",
-    "JPEGImageField", "JSONField", "KeyNotFoundError", "NDArrayField", "NotFoundError", "PNGImageField", "PayloadBatch",
-    "RawImageField", "SampleError", "StateError", "StoreError", "TypeId", "UnknownTypeError", "concatenate", "open",
-    "register_type", "verify",
+    "Decoder", "Encoded", "EncodedColumn", "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError",
+    "IntField", "JPEGImageField", "JSONField", "KeyNotFoundError", "NDArrayField", "NotFoundError", "PNGImageField",
+    "PayloadBatch", "RawImageField", "SampleError", "StateError", "StoreError", "TypeId", "UnknownTypeError",
+    "concatenate", "open", "register_type", "verify",
 ]  # fmt: skip
