@@ -74,8 +74,46 @@ def test_how_samples_are_handed_over_does_not_show(tmp_path):
         for sample in given:
             writer.write_sample(list(sample.values()))
     fl.DatasetWriter.from_dataset(given, tmp_path / "dataset.fld", FIELDS)
-    contents = {(tmp_path / name).read_bytes() for name in ("many.fld", "single.fld", "dataset.fld")}
-    assert len(contents) == 1
+    columns = {"data": [sample["data"] for sample in given], "n": np.array([sample["n"] for sample in given])}
+    with fl.DatasetWriter(tmp_path / "columns.fld", FIELDS) as writer:
+        writer.write_many(columns)
+    names = ("many.fld", "single.fld", "dataset.fld", "columns.fld")
+    assert len({(tmp_path / name).read_bytes() for name in names}) == 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"n": [1, 2]}, "sample 3: lacks 'data'"),
+        ({"n": [1], "data": [b"a"], "more": [1]}, "sample 3: has unknown fields 'more'"),
+        ({"n": [1, 2], "data": [b"a"]}, "sample 3: the columns differ in length: 'n' has 2, 'data' has 1"),
+        ({"n": [1], "data": b"a"}, "sample 3, field 'data': a column is a list or an array of values, not a bytes"),
+        ({"n": 1, "data": [b"a"]}, "field 'n': a column is a list or an array of values, not a int; write_sample"),
+        ({"n": {5: 1}, "data": [b"a"]}, "field 'n': a column is a list or an array of values, not a dict"),
+    ],
+)
+def test_columns_of_the_wrong_form(columns, message, tmp_path):
+    writer = fl.DatasetWriter(tmp_path / "x.fld", FIELDS)
+    writer.write_many({"n": range(3), "data": [b"", None, b"c"]})
+    for call in (lambda: writer.write_many(columns), writer.close):
+        with pytest.raises(fl.SampleError, match=message):
+            call()
+    assert left_in(tmp_path) == []
+
+
+def test_a_bad_value_in_a_column_is_named(tmp_path):
+    def run():
+        with fl.DatasetWriter(tmp_path / "x.fld", FIELDS) as writer:
+            writer.write_many({"n": [1, "two", 3], "data": [b"a", b"b", b"c"]})
+
+    with pytest.raises(fl.SampleError, match="sample 1, field 'n'"):
+        run()
+
+
+def test_columns_with_keys(tmp_path):
+    with fl.DatasetWriter(tmp_path / "x.fld", FIELDS, keys=True) as writer:
+        writer.write_many({"n": [1, 2], "data": [b"a", b"b"]}, ["one", "two"])
+    assert fl.open(tmp_path / "x.fld")["two"] == {"n": 2, "data": b"b"}
 
 
 def test_shards_too_are_the_same_bytes(tmp_path):

@@ -21,6 +21,7 @@ from fastloader.fields import (
     Decoder,
     Elements,
     Encoded,
+    EncodedColumn,
     Field,
     FloatField,
     IntField,
@@ -43,9 +44,10 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BatchDecoder", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetIterator", "DatasetReader",
-    "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded", "EpochDigest", "FastLoaderError",
-    "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField", "JSONField", "KeyNotFoundError",
-    "MapDataset", "NDArrayField", "NotFoundError", "PNGImageField", "Pad", "PayloadBatch", "RawImageField",
-    "SampleError", "ShapeError", "StateError", "StoreError", "ThreadingOptions", "TypeId", "UnknownTypeError",
+    "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded", "EncodedColumn", "EpochDigest",
+    "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField", "JSONField",
+    "KeyNotFoundError", "MapDataset", "NDArrayField", "NotFoundError", "PNGImageField", "Pad", "PayloadBatch",
+    "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError", "ThreadingOptions", "TypeId",
+    "UnknownTypeError",
     "concatenate", "open", "register_type", "verify",
 ]  # fmt: skip

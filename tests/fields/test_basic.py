@@ -5,10 +5,13 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import fastloader as fl
 from fastloader.testing import FieldContract, identical
 from fastloader.testing.fields import write
+from fastloader.writer.encoding import encode_at_once
 
 INT_LIMITS = [-(2**63), 2**63 - 1]
 
@@ -154,3 +157,46 @@ def test_numbers_store_no_payload(field, tmp_path):
 def test_a_key_that_is_no_text_is_named(tmp_path):
     with pytest.raises(fl.SampleError, match="the dictionary key 7 is int; JSON has text keys"):
         write(tmp_path / "x.fld", fl.JSONField(), [{"a": [{7: "seven"}]}])
+
+
+PLAIN = [
+    st.booleans(), st.integers(), st.integers(-(2**63), 2**63 - 1), st.floats(),
+    st.integers(-128, 127).map(np.int8), st.integers(0, 2**32 - 1).map(np.uint32),
+    st.integers(0, 2**64 - 1).map(np.uint64), st.integers(-(2**63), 2**63 - 1).map(np.int64),
+    st.floats(width=16).map(np.float16), st.floats(width=32).map(np.float32), st.floats().map(np.float64),
+    st.just("1"), st.just(np.array(3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("field", [fl.IntField(), fl.FloatField()], ids=repr)
+@given(values=st.one_of(*(st.lists(one, max_size=6) for one in PLAIN), st.lists(st.one_of(PLAIN), max_size=6)))
+@settings(max_examples=200, deadline=None)
+def test_numbers_encoded_at_once_are_those_encoded_one_by_one(field, values):
+    column = encode_at_once(field, values)
+    if column is not None:
+        rows = np.array([field.encode(value).metadata for value in values], field.metadata_type)
+        assert identical(column.metadata, rows)
+
+
+def test_plain_values_are_encoded_at_once():
+    for field, values in [
+        (fl.IntField(), [1, True, np.int32(5)]), (fl.FloatField(), [1, 0.5, np.float32(0.1)]),
+        (fl.BytesField(), [b"", b"a"]), (fl.JSONField(), [b"1", b"[]"]),
+    ]:  # fmt: skip
+        assert encode_at_once(field, values) is not None
+        assert encode_at_once(field, [*values, None]) is None
+
+
+def test_a_field_with_an_encode_of_its_own_does_not_inherit_the_fast_path():
+    class Upper(fl.BytesField):
+        def encode(self, value):
+            return fl.Encoded(payload=bytes(value).upper())
+
+    class Wider(fl.IntField):
+        @property
+        def metadata_type(self):
+            return np.dtype([("value", "<i8"), ("more", "<i8")])
+
+    assert encode_at_once(Upper(), [b"a"]) is None
+    for values in ([], [1], [1, 2]):
+        assert encode_at_once(Wider(), values) is None

@@ -88,6 +88,32 @@ class NothingForMissing(Vector):
         return Strict
 
 
+class OtherAtOnce(Vector):
+    def encode_many(self, values):
+        return fl.EncodedColumn(np.zeros(len(values), []), [bytes(value[:1]) for value in values])
+
+
+class LenientAtOnce(Vector):
+    def encode_many(self, values):
+        if not all(isinstance(value, np.ndarray) for value in values):
+            return None
+        return fl.EncodedColumn(np.zeros(len(values), []), [value.tobytes() for value in values])
+
+
+class ShortAtOnce(Vector):
+    def encode_many(self, values):
+        return fl.EncodedColumn(np.zeros(len(values), []), [])
+
+
+class AtOnce(Vector):
+    """A good one, that encodes many values in one go where none is bad; it is never asked about missing ones."""
+
+    def encode_many(self, values):
+        if {str(value if isinstance(value, str) else value.dtype) for value in values} - {"float64"}:
+            return None
+        return fl.EncodedColumn(np.zeros(len(values), []), [value.tobytes() for value in values])
+
+
 class OneByOne(Vector):
     """A good one too, that knows nothing of batches; its arrays are big-endian."""
 
@@ -132,6 +158,15 @@ class TestGoodField(Contract):
         registered(Vector)
 
 
+class TestGoodFieldThatEncodesMany(Contract):
+    @pytest.fixture(autouse=True)
+    def _registered(self, registered):
+        registered(AtOnce)
+
+    def fields(self):
+        return [AtOnce(2.5)]
+
+
 class TestGoodFieldWithoutBatches(Contract):
     @pytest.fixture(autouse=True)
     def _registered(self, registered):
@@ -161,6 +196,9 @@ class TestGoodFieldWithoutBatches(Contract):
         (Random, "compression_changes_nothing"),
         (Borrowing, "the_caller_may_reuse_its_memory"),
         (Lenient, "bad_values_are_refused"),
+        (OtherAtOnce, "encoding_many_is_encoding_each"),
+        (LenientAtOnce, "encoding_many_is_encoding_each"),
+        (ShortAtOnce, "encoding_many_is_encoding_each"),
     ],
 )
 def test_a_broken_field_fails(broken, test, registered, tmp_path):
@@ -170,8 +208,9 @@ def test_a_broken_field_fails(broken, test, registered, tmp_path):
         "bad_values_are_refused": (2,),
         "compression_changes_nothing": ("lz4",),
     }
+    folder = () if test == "encoding_many_is_encoding_each" else (tmp_path,)
     with pytest.raises((AssertionError, ValueError, pytest.fail.Exception)):
-        getattr(Contract(), f"test_{test}")(field, *extra.get(test, ()), tmp_path)
+        getattr(Contract(), f"test_{test}")(field, *extra.get(test, ()), *folder)
 
 
 @pytest.mark.parametrize(

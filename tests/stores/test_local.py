@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import mmap
 import os
 import signal
 import subprocess
@@ -10,6 +12,7 @@ import sys
 
 import numpy as np
 import pytest
+from page_cache import is_resident, on_disk
 
 from fastloader.errors import StoreError
 from fastloader.stores import AtomicFile, Directory, MappedFile, exchange, write_atomically
@@ -102,6 +105,87 @@ def test_short_writes_are_continued(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, data[:7], at))
     write_atomically(tmp_path / "file", bytes(range(100)))
     assert (tmp_path / "file").read_bytes() == bytes(range(100))
+
+
+def block(size, seed=0):
+    """Bytes whose memory begins with a page."""
+    memory = np.frombuffer(mmap.mmap(-1, size), np.uint8)
+    memory[:] = np.random.default_rng(seed).integers(0, 256, size, np.uint8)
+    return memory
+
+
+def opened_directly(fd):
+    return bool(fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT)
+
+
+def test_writing_past_the_page_cache_gives_the_same_file(tmp_path, monkeypatch):
+    data = block(1 << 20)
+    real, ways = os.pwrite, []
+    monkeypatch.setattr(os, "pwrite", lambda fd, part, at: ways.append(opened_directly(fd)) or real(fd, part, at))
+    with on_disk(tmp_path) as folder:
+        file = AtomicFile(folder / "file")
+        file.write_at(0, b"head")
+        file.write_directly(1 << 20, data)
+        file.write_at(2 << 20, b"tail")
+        file.publish((2 << 20) + 4)
+        assert ways == [False, True, False]
+        mapped = MappedFile(folder / "file").bytes
+        assert not is_resident(mapped[1 << 20 : 2 << 20]).any()
+        assert mapped.tobytes() == b"head".ljust(1 << 20, b"\0") + data.tobytes() + b"tail"
+
+
+@pytest.mark.parametrize("call", ["open", "pwrite"])
+def test_a_file_system_that_has_no_way_past_the_page_cache(call, tmp_path, monkeypatch):
+    real = getattr(os, call)
+
+    def refuse(target, *rest):
+        if opened_directly(target) if call == "pwrite" else rest[0] & os.O_DIRECT:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return real(target, *rest)
+
+    data = block(1 << 16)
+    file = AtomicFile(tmp_path / "file")
+    monkeypatch.setattr(os, call, refuse)
+    file.write_directly(0, data[: 1 << 15])
+    file.write_directly(1 << 15, data[1 << 15 :])
+    monkeypatch.undo()
+    file.publish(1 << 16)
+    assert (tmp_path / "file").read_bytes() == data.tobytes()
+
+
+def test_a_short_write_past_the_page_cache_is_continued_at_any_offset(tmp_path, monkeypatch):
+    real = os.pwrite
+
+    def short(fd, part, at):
+        return real(fd, part[:4096], at) - 1000 if opened_directly(fd) else real(fd, part, at)
+
+    data = block(1 << 16)
+    monkeypatch.setattr(os, "pwrite", short)
+    file = AtomicFile(tmp_path / "file")
+    file.write_directly(0, data)
+    file.publish(1 << 16)
+    assert (tmp_path / "file").read_bytes() == data.tobytes()
+
+
+def test_an_error_past_the_page_cache_is_told(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    file = AtomicFile(tmp_path / "file")
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(StoreError, match="the disk is full"):
+        file.write_directly(0, block(4096))
+    file.discard()
+    assert names(tmp_path) == []
+
+
+def test_no_descriptor_is_left_open(tmp_path):
+    before = len(os.listdir("/proc/self/fd"))
+    for end in (AtomicFile.discard, lambda file: file.publish(4096)):
+        file = AtomicFile(tmp_path / "file")
+        file.write_directly(0, block(4096))
+        end(file)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_data_is_synced_before_it_is_renamed_and_the_folder_after(tmp_path, monkeypatch):

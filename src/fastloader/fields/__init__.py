@@ -1,6 +1,6 @@
 """Fields: what a column holds and how it is stored."""
 
-from fastloader.fields.base import BatchDecoder, Decoder, Elements, Encoded, Field, PayloadBatch, Plan
+from fastloader.fields.base import BatchDecoder, Decoder, Elements, Encoded, EncodedColumn, Field, PayloadBatch, Plan
 from fastloader.fields.basic import BytesField, FloatField, IntField, JSONField
 from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField
 from fastloader.fields.ndarray import NDArrayField
@@ -8,7 +8,7 @@ from fastloader.fields.payloads import MappedPayloads
 from fastloader.fields.registry import BY_TYPE_ID, field_class, register_type
 
 __all__ = [
-    "BY_TYPE_ID", "BatchDecoder", "BytesField", "Decoder", "Elements", "Encoded", "Field", "FloatField", "IntField",
-    "JPEGImageField", "JSONField", "MappedPayloads", "NDArrayField", "PNGImageField", "PayloadBatch", "Plan",
-    "RawImageField", "field_class", "register_type",
+    "BY_TYPE_ID", "BatchDecoder", "BytesField", "Decoder", "Elements", "Encoded", "EncodedColumn", "Field",
+    "FloatField", "IntField", "JPEGImageField", "JSONField", "MappedPayloads", "NDArrayField", "PNGImageField",
+    "PayloadBatch", "Plan", "RawImageField", "field_class", "register_type",
 ]  # fmt: skip

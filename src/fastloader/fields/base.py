@@ -26,6 +26,9 @@ from fastloader.types import Buffer, stack
 
 NO_METADATA = np.dtype([])
 
+_IMMUTABLE = frozenset({bool, int, float, complex, str, bytes, np.bool_, np.int32, np.int64, np.float32, np.float64})
+"""Types whose values nobody can change, so that they may be held as they are."""
+
 ReadFunction = Callable[[], memoryview]
 """Gives a sample's payload, checked and decompressed; called at most when needed."""
 
@@ -35,6 +38,13 @@ class Encoded(NamedTuple):
 
     metadata: tuple[Any, ...] = ()
     payload: Buffer = b""
+
+
+class EncodedColumn(NamedTuple):
+    """What a field made of many values: an array of their metadata rows, and their payloads, none if it stores none."""
+
+    metadata: NDArray[Any]
+    payloads: Sequence[bytes] = ()
 
 
 class Decoder:
@@ -151,6 +161,15 @@ class Field(ABC):
     def encode(self, value: Any) -> Encoded:
         """The stored form of a value. Runs in a worker thread; raises ValueError or TypeError for a bad value."""
 
+    def encode_many(self, values: Sequence[Any]) -> EncodedColumn | None:
+        """What ``encode`` gives for each of the values, made in one go; ``None`` where it takes one by one.
+
+        The values come from ``prepare``, and none is missing. A value that is bad, or just unusual, is a reason for
+        ``None``: ``encode`` then says which one and why. A subclass with an ``encode`` of its own needs its own
+        ``encode_many`` too, or it has none.
+        """
+        return None
+
     @abstractmethod
     def get_decoder_class(self) -> type[Decoder]:
         """The class that reads values back."""
@@ -174,6 +193,8 @@ class Field(ABC):
 
     def prepare(self, value: Any) -> Any:
         """Take hold of a value in the caller's thread, so that the caller may reuse its memory at once."""
+        if type(value) in _IMMUTABLE:
+            return value
         if isinstance(value, np.ndarray):
             return value.copy()
         if isinstance(value, bytearray | memoryview):

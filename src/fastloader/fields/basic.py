@@ -11,8 +11,43 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.fields.base import Decoder, Elements, Encoded, Field, PayloadBatch, ReadFunction
+from fastloader.fields.base import (
+    NO_METADATA,
+    Decoder,
+    Elements,
+    Encoded,
+    EncodedColumn,
+    Field,
+    PayloadBatch,
+    ReadFunction,
+)
 from fastloader.types import TypeId
+
+_INT_ROW = np.dtype([("value", "<i8")])
+_FLOAT_ROW = np.dtype([("value", "<f8")])
+
+_PLAIN_INTEGERS = frozenset(
+    {bool, int, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32}  # all fit, but for int
+)
+_PLAIN_NUMBERS = frozenset({bool, int, float, np.float16, np.float32, np.float64})
+_PLAIN_BYTES = frozenset({bytes})
+
+
+def _numbers(values: Sequence[Any], plain: frozenset[type], row: np.dtype[Any]) -> EncodedColumn | None:
+    """Rows of one number each, if all are of the types that numpy converts as ``encode`` does."""
+    if not plain.issuperset(map(type, values)):
+        return None
+    try:
+        return EncodedColumn(np.array(values, row["value"]).view(row))
+    except OverflowError:
+        return None
+
+
+def _ready(values: Sequence[Any]) -> EncodedColumn | None:
+    """Bytes as they are, with no metadata."""
+    if not _PLAIN_BYTES.issuperset(map(type, values)):
+        return None
+    return EncodedColumn(np.zeros(len(values), NO_METADATA), values)
 
 
 class ScalarDecoder(Decoder):
@@ -38,7 +73,7 @@ class IntField(Field):
     @property
     def metadata_type(self) -> np.dtype[Any]:
         """One int64."""
-        return np.dtype([("value", "<i8")])
+        return _INT_ROW
 
     def encode(self, value: Any) -> Encoded:
         """Takes anything that is an integer: int, bool, numpy integers."""
@@ -46,6 +81,10 @@ class IntField(Field):
         if not -(2**63) <= number < 2**63:
             raise ValueError(f"{number} does not fit in 64 bits")
         return Encoded((number,))
+
+    def encode_many(self, values: Sequence[Any]) -> EncodedColumn | None:
+        """Plain integers, all at once."""
+        return _numbers(values, _PLAIN_INTEGERS, _INT_ROW)
 
     def get_decoder_class(self) -> type[Decoder]:
         """Reads ints."""
@@ -63,13 +102,17 @@ class FloatField(Field):
     @property
     def metadata_type(self) -> np.dtype[Any]:
         """One float64."""
-        return np.dtype([("value", "<f8")])
+        return _FLOAT_ROW
 
     def encode(self, value: Any) -> Encoded:
         """Takes anything ``float`` takes, except text; an array of one element counts as that element."""
         if isinstance(value, str | bytes):
             raise TypeError("expected a number, got text")
         return Encoded((float(value.item() if isinstance(value, np.ndarray | np.generic) else value),))
+
+    def encode_many(self, values: Sequence[Any]) -> EncodedColumn | None:
+        """Plain numbers, all at once."""
+        return _numbers(values, _PLAIN_NUMBERS, _FLOAT_ROW)
 
     def get_decoder_class(self) -> type[Decoder]:
         """Reads floats."""
@@ -113,6 +156,10 @@ class BytesField(Field):
     def encode(self, value: Any) -> Encoded:
         """Takes bytes, a uint8 array, or any other buffer: bytearray, memoryview, mmap."""
         return Encoded((), value if type(value) is bytes else self.prepare(value))
+
+    def encode_many(self, values: Sequence[Any]) -> EncodedColumn | None:
+        """What ``prepare`` made is what is stored."""
+        return _ready(values)
 
     def get_decoder_class(self) -> type[Decoder]:
         """Reads bytes."""
@@ -170,6 +217,10 @@ class JSONField(Field):
     def encode(self, value: Any) -> Encoded:
         """Takes what ``prepare`` made, or a value."""
         return Encoded(payload=value if isinstance(value, bytes) else self.prepare(value))
+
+    def encode_many(self, values: Sequence[Any]) -> EncodedColumn | None:
+        """What ``prepare`` made is what is stored."""
+        return _ready(values)
 
     def get_decoder_class(self) -> type[Decoder]:
         """Reads JSON."""

@@ -1,6 +1,9 @@
 """Where bytes live. Local files today: mapped for reading, written aside and published by rename."""
 
-from fastloader.stores.local import AtomicFile, Directory, MappedFile, exchange, write_atomically
+from fastloader.stores.local import DIRECT_ALIGNMENT, AtomicFile, Directory, MappedFile, exchange, write_atomically
 from fastloader.stores.page_cache import forget, resident_bytes
 
-__all__ = ["AtomicFile", "Directory", "MappedFile", "exchange", "forget", "resident_bytes", "write_atomically"]
+__all__ = [
+    "DIRECT_ALIGNMENT", "AtomicFile", "Directory", "MappedFile", "exchange", "forget", "resident_bytes",
+    "write_atomically",
+]  # fmt: skip

@@ -22,9 +22,13 @@ from numpy.typing import NDArray
 from fastloader.errors import StoreError
 from fastloader.types import Buffer, byte_view
 
+DIRECT_ALIGNMENT = 4096
+"""What offsets, sizes and addresses are multiples of when the page cache is passed by. Few disks ask for more."""
+
 _ASIDE = ".writing-"
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
+_SYNC_FILE_RANGE_WRITE = 2
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -33,6 +37,7 @@ _libc.mmap.argtypes = [
 ]  # fmt: skip
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
 
@@ -132,6 +137,7 @@ class AtomicFile:
             self._aside, self._fd = _create_locked(path)
         except OSError as error:
             raise explain(error, path) from error
+        self._direct: int | None = None
         self._open = True
 
     def write_at(self, offset: int, data: Buffer) -> None:
@@ -144,6 +150,31 @@ class AtomicFile:
                 offset += written
         except OSError as error:
             raise explain(error, self.path) from error
+
+    def begin_sync(self, offset: int, size: int) -> None:
+        """Have the system begin to bring a part to the disk, which it would else put off until the end.
+
+        It only saves time: ``publish`` syncs all of the file and tells what went wrong, so refusals don't matter here.
+        """
+        _libc.sync_file_range(self._fd, offset, size, _SYNC_FILE_RANGE_WRITE)
+
+    def write_directly(self, offset: int, data: Buffer) -> None:
+        """Like ``write_at``, past the page cache, where the file system can do that and with less work for the CPU.
+
+        ``offset`` and the address and size of ``data`` are multiples of ``DIRECT_ALIGNMENT``.
+        """
+        view = byte_view(data)
+        written = 0
+        try:
+            if self._direct is None:
+                self._direct = os.open(self._aside, os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
+            written = os.pwrite(self._direct, view, offset)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # a file system that can't, or wants more than our alignment
+                raise explain(error, self.path) from error
+        if written < len(view):
+            self.write_at(offset + written, view[written:])
+            self.begin_sync(offset + written, len(view) - written)
 
     def publish(self, size: int) -> None:
         """Sync and rename into place, replacing what was there."""
@@ -166,6 +197,8 @@ class AtomicFile:
     def _close(self) -> None:
         self._open = False
         os.close(self._fd)
+        if self._direct is not None:
+            os.close(self._direct)
 
 
 def write_atomically(path: Path, data: bytes) -> None:

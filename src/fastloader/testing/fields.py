@@ -27,8 +27,10 @@ from fastloader.formats.fld import Dataset
 from fastloader.loader import DataLoader
 from fastloader.reader import DatasetReader
 from fastloader.testing.compare import agree, identical, row
+from fastloader.types import byte_view
 from fastloader.verify import verify
 from fastloader.writer import DatasetWriter
+from fastloader.writer.encoding import encode_at_once
 
 NAME = "it"
 
@@ -138,6 +140,27 @@ class FieldContract:
             write(path, field, [*self.values(field), None] * 3, num_workers=workers, compression="lz4")
             written.add(path.read_bytes())
         assert len(written) == 1
+
+    def test_encoding_many_is_encoding_each(self, field: Field) -> None:
+        """The fast path gives what the slow one gives, and leaves bad values to it."""
+        prepared = [field.prepare(value) for value in self.values(field)]
+        for values in ([], *([value] for value in prepared), prepared, prepared[::-1]):
+            column = encode_at_once(field, values)
+            if column is not None:
+                each = [field.encode(value) for value in values]
+                rows = np.zeros(len(each), field.metadata_type)
+                for i, one in enumerate(each):
+                    if rows.itemsize:
+                        rows[i] = one.metadata
+                assert identical(column.metadata, rows), f"encode_many gives other rows for {values!r}"
+                payloads = [bytes(byte_view(one.payload)) for one in each if field.has_payload]
+                assert identical(list(column.payloads), payloads), f"encode_many gives other payloads for {values!r}"
+        for bad in self.bad_values(field):
+            try:
+                taken = field.prepare(bad)
+            except Exception:
+                continue
+            assert encode_at_once(field, [*prepared[:1], taken]) is None, f"encode_many takes the bad value {bad!r}"
 
     @pytest.mark.parametrize("workers", [0, 2])
     def test_the_caller_may_reuse_its_memory(self, field: Field, workers: int, tmp_path: Path) -> None:

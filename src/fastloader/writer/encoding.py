@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,44 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import SampleError
-from fastloader.fields import Encoded
+from fastloader.fields import Encoded, EncodedColumn, Field
 from fastloader.formats.fld import Column, FieldSpec
 from fastloader.types import Buffer, byte_view
 
 
-def encode_column(spec: FieldSpec, values: list[Any], first: int) -> Column:
-    """One field of a run of samples. What numpy can do for all of them at once is left to the end."""
+def encode_column(spec: FieldSpec, values: Sequence[Any], first: int) -> Column:
+    """One field of a run of samples, ``first`` being the number of the first."""
+    encoded = encode_at_once(spec.field, values)
+    if encoded is None:
+        return _encode_each(spec, values, first)
+    payloads: list[Buffer] = list(encoded.payloads)
+    raw_sizes = np.fromiter(map(len, payloads), np.uint64, len(payloads))
+    codecs = np.zeros(len(payloads), np.uint8)
+    if spec.codec:
+        for i, payload in enumerate(encoded.payloads):
+            payloads[i], codecs[i] = _compressed(spec, payload)
+    return Column(encoded.metadata, np.ones(len(values), np.bool_), payloads, raw_sizes, codecs)
+
+
+def encode_at_once(field: Field, values: Sequence[Any]) -> EncodedColumn | None:
+    """What the field's ``encode_many`` gives, if it has one that speaks for its ``encode`` and all values are there."""
+    for kind in type(field).__mro__:
+        if "encode_many" in vars(kind):
+            break
+        if "encode" in vars(kind):  # the one that is inherited knows nothing of it
+            return None
+    if type(None) in set(map(type, values)):
+        return None
+    encoded = field.encode_many(values)
+    if encoded is None or encoded.metadata.dtype != field.metadata_type:
+        return None
+    if len(encoded.metadata) != len(values) or len(encoded.payloads) != len(values) * field.has_payload:
+        raise ValueError(f"{type(field).__name__}.encode_many gives other than one row and payload a value")
+    return encoded
+
+
+def _encode_each(spec: FieldSpec, values: Sequence[Any], first: int) -> Column:
+    """One value after the other. What numpy can do for all of them at once is left to the end."""
     field = spec.field
     rows: list[tuple[Any, ...]] = []
     payloads: list[Buffer] = []

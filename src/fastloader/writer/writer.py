@@ -6,13 +6,13 @@ import contextlib
 import os
 import warnings
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, NoReturn, Protocol, Self
 
 from fastloader.errors import SampleError
 from fastloader.fields import Field
@@ -21,11 +21,14 @@ from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE
 from fastloader.formats.fld.target import AppendTarget, FileTarget, FolderTarget, Target
 from fastloader.progress import progress
 from fastloader.types import Key, SampleLike, key_bytes, parse_size
-from fastloader.writer.encoding import bad_value, encode_column
+from fastloader.writer.encoding import encode_column
 from fastloader.writer.fetching import fetch_in_order
+from fastloader.writer.intake import Intake
 from fastloader.writer.schema import Compression, check_page_size, make_specs, worker_count
 
-CHUNK_SAMPLES = 256
+CHUNK_SAMPLES = 1024
+POOL_CHUNK_SAMPLES = 256
+"""Small samples that are worth a thread each take long: fewer of them let all workers have some sooner."""
 CHUNK_BYTES = 4 << 20
 IN_FLIGHT_BYTES = 64 << 20
 """Values that wait for a worker or for their turn to be stored; more where there are workers for more chunks."""
@@ -97,9 +100,8 @@ class DatasetWriter:
         self.num_samples = 0
         self._base = 0 if existing is None else existing.num_samples
         self._existing = existing
-        self._names = [spec.name for spec in self._specs]
-        self._known = frozenset(self._names)
-        self._prepare = [spec.field.prepare for spec in self._specs]
+        self._intake = Intake(self._specs)
+        self._take = self._intake.take
         self._target: Target
         if existing is not None:
             self._target = AppendTarget(existing, self._specs, pages, keys=self._keyed, shard_size=limit)
@@ -110,9 +112,11 @@ class DatasetWriter:
         self._pool = ThreadPoolExecutor(workers, "fastloader-writer") if workers else None
         self._in_flight: deque[tuple[Future[Chunk], int]] = deque()
         self._bytes_in_flight = 0
+        self._chunk_samples = POOL_CHUNK_SAMPLES if workers else CHUNK_SAMPLES
         self._max_in_flight = 2 * workers
         self._max_bytes_in_flight = max(IN_FLIGHT_BYTES, self._max_in_flight * CHUNK_BYTES)
         self._samples: list[list[Any]] = []
+        self._spent: deque[list[Any]] = deque()
         self._sample_keys: list[bytes] = []
         self._bytes = 0
         self._process = os.getpid()
@@ -123,26 +127,38 @@ class DatasetWriter:
 
         The values are taken at once; the caller may reuse its arrays.
         """
-        self._check_open()
+        if self._closed or self._failure is not None:
+            self._refuse()
         try:
             number = self._base + self.num_samples
             values, size = self._take(sample, number)
             self._add(values, size, self._fresh_key(key, number) if self._keyed or key is not None else None)
         except BaseException as error:
-            # Samples in flight may be gone with it. Going on would publish a dataset with a hole.
-            self._failure = error
-            self.abort()
+            self._fail(error)
             raise
 
-    def write_many(self, samples: Iterable[SampleLike], keys: Iterable[Key] | None = None) -> None:
-        """Add samples from any iterable, one after the other; with ``keys``, one for each."""
-        self._check_open()
+    def write_many(
+        self, samples: Iterable[SampleLike] | Mapping[str, Collection[Any]], keys: Iterable[Key] | None = None
+    ) -> None:
+        """Add samples from any iterable, one after the other; with ``keys``, one for each.
+
+        A mapping gives whole columns: under each field's name a list or an array with the values of all samples.
+        """
+        if self._closed or self._failure is not None:
+            self._refuse()
+        write = self.write_sample
+        if isinstance(samples, Mapping):
+            try:
+                samples = self._intake.rows(samples, self._base + self.num_samples)
+            except BaseException as error:
+                self._fail(error)
+                raise
         if keys is None:
             for sample in samples:
-                self.write_sample(sample)
+                write(sample)
         else:
             for sample, key in zip(samples, keys, strict=True):
-                self.write_sample(sample, key)
+                write(sample, key)
 
     @classmethod
     def from_dataset(
@@ -217,37 +233,17 @@ class DatasetWriter:
         for future, _ in self._in_flight:
             future.cancel()
         self._in_flight.clear()
+        self._spent.clear()
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _check_open(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-        if self._closed:
-            raise ValueError("this writer is closed")
+    def _fail(self, error: BaseException) -> None:
+        """Samples in flight may be gone with it. Going on would publish a dataset with a hole."""
+        self._failure = error
+        self.abort()
 
-    def _take(self, sample: SampleLike, number: int) -> tuple[list[Any], int]:
-        """The sample's values in field order, in our own memory, and about how many bytes of it."""
-        if type(sample) is dict or isinstance(sample, Mapping):  # asking for the type alone is quick
-            if sample.keys() != self._known:
-                raise _wrong_names(set(sample), set(self._known), number)
-            raw = [sample[name] for name in self._names]
-        elif isinstance(sample, Sequence) and not isinstance(sample, str | bytes | bytearray):
-            raw = list(sample)
-            if len(raw) != len(self._names):
-                raise SampleError(f"has {len(raw)} values for {len(self._names)} fields", sample=number)
-        else:
-            raise SampleError(f"is a {type(sample).__name__}; give a mapping or the values in order", sample=number)
-        values: list[Any] = []
-        size = 0
-        try:
-            for prepare, given in zip(self._prepare, raw, strict=True):
-                value = None if given is None else prepare(given)
-                size += len(value) if type(value) is bytes else _size_of(value)
-                values.append(value)
-        except Exception as error:
-            raise bad_value(error, number, self._names[len(values)]) from error
-        return values, size
+    def _refuse(self) -> NoReturn:
+        raise ValueError("this writer is closed") if self._failure is None else self._failure
 
     def _fresh_key(self, key: Key | None, number: int) -> bytes | None:
         """The key as stored, known to be one and not to be in the dataset that is added to."""
@@ -281,11 +277,13 @@ class DatasetWriter:
     def _add(self, values: list[Any], size: int, key: bytes | None) -> None:
         """Put a sample behind the others; a chunk of them is encoded when there are enough."""
         self._samples.append(values)
+        if self._spent:
+            self._spent.popleft()
         if key is not None:
             self._sample_keys.append(key)
         self._bytes += size
         self.num_samples += 1
-        if len(self._samples) >= CHUNK_SAMPLES or self._bytes >= CHUNK_BYTES:
+        if len(self._samples) >= self._chunk_samples or self._bytes >= CHUNK_BYTES:
             self._submit()
 
     def _submit(self) -> None:
@@ -298,6 +296,9 @@ class DatasetWriter:
         self._samples, self._sample_keys, self._bytes = [], [], 0
         if self._pool is None:
             self._target.append(self._encode(pending))
+            # Samples stored are let go one by one as others come, which then get their memory. Let go all at once, it
+            # would go back to the system, and getting it again costs as much as all else that is done to a sample.
+            self._spent = deque(pending.samples)
             return
         while self._in_flight and (
             len(self._in_flight) >= self._max_in_flight or self._bytes_in_flight + size > self._max_bytes_in_flight
@@ -313,30 +314,10 @@ class DatasetWriter:
 
     def _encode(self, pending: _Pending) -> Chunk:
         columns = [
-            encode_column(spec, [sample[i] for sample in pending.samples], pending.first)
-            for i, spec in enumerate(self._specs)
+            encode_column(spec, values, pending.first)
+            for spec, values in zip(self._specs, zip(*pending.samples, strict=True), strict=True)
         ]
         return Chunk(len(pending.samples), columns, pending.keys)
-
-
-def _wrong_names(given: set[str], known: set[str], sample: int) -> SampleError:
-    said = []
-    if known - given:
-        said.append(f"lacks {', '.join(sorted(map(repr, known - given)))}")
-    if given - known:
-        said.append(f"has unknown fields {', '.join(sorted(map(repr, given - known)))}")
-    return SampleError(" and ".join(said), sample=sample, hint="a missing value is given as None")
-
-
-def _size_of(value: Any) -> int:
-    """About how much memory a value holds, so that a chunk is cut before it holds too much."""
-    if isinstance(value, bytes | str):
-        return len(value)
-    if isinstance(value, Mapping):
-        return sum(map(_size_of, value.values()))
-    if isinstance(value, list | tuple):
-        return sum(map(_size_of, value))
-    return getattr(value, "nbytes", 64)
 
 
 def _default_workers(specs: Sequence[FieldSpec]) -> int:

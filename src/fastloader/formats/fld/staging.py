@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import mmap
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.stores import AtomicFile
+from fastloader.stores import DIRECT_ALIGNMENT, AtomicFile
 
 PIECE = 4 << 20
-"""What is written begins and ends at multiples of this, so that the kernel can keep it in huge pages."""
+"""What is written through the page cache begins and ends at multiples of this, so that it is kept in huge pages."""
+
+CACHED = 256 << 20
+"""Files up to about this size are in memory once written, for who reads them at once. What lies beyond goes past the
+page cache: writing it there costs more than all else, and would drive out what others keep in it.
+"""
 
 _ROOM = 3 * PIECE
 _IN_FLIGHT = 2
@@ -32,7 +38,8 @@ class Staging:
     def room(self, size: int) -> NDArray[np.uint8]:
         """The next ``size`` bytes, for the caller to fill before the next call. Raises what went wrong in writing."""
         if self._used + size > len(self._buffer):
-            self._hand_over(self._used - (self._at + self._used) % PIECE, size)
+            end = self._at + self._used
+            self._hand_over(self._used - end % (PIECE if self._at < CACHED else DIRECT_ALIGNMENT), size)
         self._used += size
         return self._buffer[self._used - size : self._used]
 
@@ -62,17 +69,29 @@ class Staging:
         if size > 0:
             while len(self._writing) >= _IN_FLIGHT:
                 self._finish_oldest()
-        fresh = self._spare.pop() if self._spare and len(self._spare[-1]) >= need else np.empty(need, np.uint8)
+        fresh = self._spare.pop() if self._spare and len(self._spare[-1]) >= need else _aligned(need)
         fresh[:rest] = full[self._used - rest : self._used]
         if size > 0:
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(1, "fastloader-disk")
-            self._writing.append((self._pool.submit(self._file.write_at, self._at, full[:size]), full))
+            self._writing.append((self._pool.submit(self._write, self._at, full[:size]), full))
             self._at += size
         self._buffer, self._used = fresh, rest
+
+    def _write(self, at: int, data: NDArray[np.uint8]) -> None:
+        if at < CACHED or at % DIRECT_ALIGNMENT or len(data) % DIRECT_ALIGNMENT:
+            self._file.write_at(at, data)
+            self._file.begin_sync(at, len(data))  # or the disk would rest now and have all the work at the end
+        else:
+            self._file.write_directly(at, data)
 
     def _finish_oldest(self) -> None:
         future, buffer = self._writing.popleft()
         future.result()
         if len(buffer) == _ROOM:  # an outsized sample's is not kept
             self._spare.append(buffer)
+
+
+def _aligned(size: int) -> NDArray[np.uint8]:
+    """Memory that begins with a page."""
+    return np.frombuffer(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
