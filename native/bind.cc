@@ -593,18 +593,18 @@ void bind_engine(nb::module_& m) {
             nb::gil_scoped_release release;
             e.engine.fill(ticket);
         }, "ticket"_a)
-        .def("wait", [](BoundEngine& e, std::uint64_t ticket) {
+        .def("wait", [](BoundEngine& e, std::uint64_t ticket, bool help) {
             for (;;) {
                 std::optional<fl::FinishedBatch> batch;
                 {
                     nb::gil_scoped_release release;
-                    batch = e.engine.wait(ticket, 50);
+                    batch = e.engine.wait(ticket, 50, help);
                 }
                 if (batch) return to_python(*batch, e.engine.columns());
                 if (PyErr_CheckSignals() != 0) throw nb::python_error();
             }
-        }, "ticket"_a,
-           nb::sig("def wait(self, ticket: int) -> tuple[list[tuple[NDArray[np.uint8] | None, NDArray[np.uint8] | None, "
+        }, "ticket"_a, "help"_a = false,
+           nb::sig("def wait(self, ticket: int, help: bool = False) -> tuple[list[tuple[NDArray[np.uint8] | None, NDArray[np.uint8] | None, "
                    "NDArray[np.int64] | None, NDArray[np.uint8] | None]], list[tuple[int, str, str, int, int, int]]]"))
         .def("forget", [](BoundEngine& e, std::uint64_t ticket) {
             nb::gil_scoped_release release;

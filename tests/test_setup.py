@@ -12,7 +12,13 @@ from pathlib import Path
 import pytest
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
-LIBRARIES = {"jpeg": "libjpeg-dev", "png": "libpng-dev", "zstd": "libzstd-dev", "lz4": "liblz4-dev"}
+LIBRARIES = {
+    "jpeg": "libjpeg-dev",
+    "png": "libpng-dev",
+    "zstd": "libzstd-dev",
+    "lz4": "liblz4-dev",
+    "uring": "liburing-dev",
+}
 
 
 @pytest.fixture
@@ -89,6 +95,26 @@ def test_root_gets_what_is_missing_installed(machine):
         "noninteractive apt-get update",
         "noninteractive apt-get install -y --no-install-recommends libpng-dev libzstd-dev",
     ]
+
+
+def test_what_is_only_useful_is_installed_by_root_and_mentioned_to_others(machine):
+    compiler_without(machine, "uring")
+    apt_that_installs(machine)
+    program(machine, "id", "echo 1000")
+    result = run(machine, "system_packages", sys.executable)
+    assert result.returncode == 0
+    assert result.stderr.startswith("Useful but not needed: liburing-dev")
+    assert not (machine.parent / "apt.calls").exists()
+    program(machine, "id", "echo 0")
+    assert run(machine, "system_packages", sys.executable).returncode == 0
+    assert "install -y --no-install-recommends liburing-dev" in (machine.parent / "apt.calls").read_text()
+
+
+def test_what_is_only_useful_holds_nobody_up(machine):
+    compiler_without(machine, "uring")
+    program(machine, "id", "echo 0")
+    program(machine, "apt-get", "exit 100")
+    assert run(machine, "system_packages", sys.executable).returncode == 0
 
 
 def test_a_failing_installation_shows_the_end_of_its_log(machine):

@@ -127,6 +127,7 @@ void Engine::hire() {
         if (worker.left) worker.thread.join();
         if (!worker.thread.joinable()) {
             worker.thread = std::thread([this, i] { work(i); });
+            pthread_setname_np(worker.thread.native_handle(), "fl-engine");
             worker.left = false;
             hired_.change(1);
         }
@@ -253,7 +254,7 @@ void Engine::loaded(const std::shared_ptr<Job>& job) {
     work_.notify_one();
 }
 
-std::optional<FinishedBatch> Engine::wait(std::uint64_t ticket, int milliseconds) {
+std::optional<FinishedBatch> Engine::wait(std::uint64_t ticket, int milliseconds, bool help) {
     if (!usable()) throw Failure("process", "this engine's threads are in another process");
     fill(ticket);
     std::unique_lock lock(mutex_);
@@ -261,6 +262,7 @@ std::optional<FinishedBatch> Engine::wait(std::uint64_t ticket, int milliseconds
     if (found == jobs_.end()) throw Failure("index", "no such batch, or it was taken already");
     const auto job = found->second;
     const auto ready = [&] { return job->done || stopping_; };
+    if (help && !ready()) lend_a_hand(lock, ready, milliseconds);
     if (!done_.wait_for(lock, std::chrono::milliseconds(milliseconds), ready)) return std::nullopt;
     if (!job->done) throw Failure("stopped", "the engine was stopped");
     jobs_.erase(ticket);
@@ -268,6 +270,30 @@ std::optional<FinishedBatch> Engine::wait(std::uint64_t ticket, int milliseconds
         return std::pair(a.failure.position, a.column) < std::pair(b.failure.position, b.column);
     });
     return FinishedBatch{job->rows.size(), std::move(job->slot), std::move(job->failures)};
+}
+
+// What a worker does, for as long as the batch is not ready and there is something to do.
+template <class Ready>
+void Engine::lend_a_hand(std::unique_lock<std::mutex>& lock, Ready ready, int milliseconds) {
+    if (std::exchange(helping_, true)) return;  // one helper is enough
+    if (!helpers_watch_ || helper_ != std::this_thread::get_id()) helpers_watch_ = std::make_unique<Stopwatch>();
+    helper_ = std::this_thread::get_id();
+    auto& watch = *helpers_watch_;
+    const auto end = monotonic_ns() + static_cast<std::uint64_t>(milliseconds) * 1'000'000;
+    while (!ready()) {
+        Task task;
+        if (!take(task)) break;
+        hired_.change(1);
+        lock.unlock();
+        watch.restart();
+        run(task, watch);
+        --task.job->threads;
+        task = {};
+        lock.lock();
+        hired_.change(-1);
+        if (monotonic_ns() > end) break;  // signals are looked for in between
+    }
+    helping_ = false;
 }
 
 void Engine::forget(std::uint64_t ticket) {
@@ -305,6 +331,7 @@ void Engine::stop() {
         std::lock_guard lock(mutex_);
         if (ran) running_.change(-1);
         workers_.clear();
+        if (!helping_) helpers_watch_.reset();
         jobs.swap(jobs_);
     }
     queue.clear();
@@ -313,7 +340,6 @@ void Engine::stop() {
 }
 
 void Engine::work(std::size_t number) {
-    pthread_setname_np(pthread_self(), "fl-engine");
     Stopwatch watch;
     for (;;) {
         Task task;

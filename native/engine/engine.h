@@ -112,7 +112,8 @@ public:
     void fill(std::uint64_t ticket);
 
     // The batch, once it is done; nothing if `milliseconds` pass before. Each ticket is given out once.
-    std::optional<FinishedBatch> wait(std::uint64_t ticket, int milliseconds);
+    // With `help` the caller does work that waits for a thread, until the batch is done.
+    std::optional<FinishedBatch> wait(std::uint64_t ticket, int milliseconds, bool help = false);
 
     // A batch that nobody will wait for: what is not done of it yet is left undone.
     void forget(std::uint64_t ticket);
@@ -160,6 +161,8 @@ private:
     void hire();
     void work(std::size_t number);
     bool take(Task& task);
+    template <class Ready>
+    void lend_a_hand(std::unique_lock<std::mutex>& lock, Ready ready, int milliseconds);
     void run(const Task& task, Stopwatch& watch);
     void read_ahead(const std::shared_ptr<Job>& job, Stopwatch& watch);
     void loaded(const std::shared_ptr<Job>& job);
@@ -199,6 +202,9 @@ private:
     std::vector<Worker> workers_;
     ThreadTime running_, hired_, idle_;
     std::size_t most_in_one_batch_ = 0;
+    bool helping_ = false;
+    std::thread::id helper_;
+    std::unique_ptr<Stopwatch> helpers_watch_;
     std::unique_ptr<ReadAhead> reads_;  // null where everything comes from the mapping
 };
 

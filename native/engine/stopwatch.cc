@@ -25,7 +25,14 @@ std::uint64_t read_clock(clockid_t clock) {
 
 std::uint64_t monotonic_ns() { return read_clock(CLOCK_MONOTONIC); }
 
-Stopwatch::Stopwatch() : schedstat_(open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) { restart(); }
+Stopwatch::Stopwatch() : schedstat_(open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {
+    rusage usage{};  // the thread may have a past that is none of ours
+    getrusage(RUSAGE_THREAD, &usage);
+    switches_ = usage.ru_nvcsw;
+    faults_ = usage.ru_majflt;
+    delay_ = run_delay();
+    restart();
+}
 
 Stopwatch::~Stopwatch() {
     if (schedstat_ >= 0) close(schedstat_);

@@ -44,7 +44,7 @@ class Engine:
     def fill(self, ticket: int) -> None: ...
     def reads(self) -> dict[str, Any]: ...
     def wait(
-        self, ticket: int
+        self, ticket: int, help: bool = False
     ) -> tuple[
         list[
             tuple[

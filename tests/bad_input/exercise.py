@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import fastloader as fl
+from fastloader import kernels
 from fastloader.errors import FastLoaderError, FormatError, KeyNotFoundError, UnknownTypeError
 
 from .datasets import payload_of
@@ -226,7 +227,7 @@ class Exercise:
                 batch_size=BATCH,
                 num_workers=self.mutant.number % 2,
                 seed=self.mutant.number,
-                io=self.rng.choice(["mmap"] * 8 + ["uring", "pread"]),
+                io=self.rng.choice(["mmap"] * 8 + ["uring" if kernels.has_uring() else "pread", "pread"]),
             )
             batches.extend(loader)
         whole = sum(len(next(iter(batch.values()))) for batch in batches)

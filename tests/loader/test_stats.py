@@ -75,7 +75,7 @@ def test_a_fields_time_is_work_or_waiting_and_decoding_takes_the_most(path):
     threads = stats["threads"]
     assert threads["busy"] == pytest.approx(sum(decode.values()))
     assert threads["busy"] + threads["blocked"] + threads["preempted"] + threads["idle"] <= threads["seconds"]
-    assert threads["seconds"] <= stats["running"]
+    assert threads["seconds"] <= 2 * stats["running"]  # the worker's, and the consumer's while it helps
 
 
 def test_a_slow_consumer_is_told_from_a_slow_loader(path):

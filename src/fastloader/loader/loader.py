@@ -32,8 +32,9 @@ class DataLoader:
 
     Each pass is the next epoch. What a step gives is a function of the dataset, ``seed``, the epoch, the step and the
     world alone, not of ``num_workers`` or timing. Reading and decoding run in ``num_workers`` native threads that never
-    hold the GIL (4 unless told otherwise; 0: one, and everything in Python runs in the caller's thread);
-    ``num_workers * prefetch_factor`` batches are made ahead. A batch's arrays stay valid as long as they are held.
+    hold the GIL (4 unless told otherwise; 0: one, and everything in Python runs in the caller's thread), and in the
+    caller's thread while it would wait. ``num_workers * prefetch_factor`` batches are made ahead. A batch's arrays stay
+    valid as long as they are held.
 
     - ``transforms``: by field, a function of that field's part of the batch; ``collate_fn`` takes the whole batch. Both
       run in Python threads, in order.
@@ -231,6 +232,7 @@ class DataLoader:
             room = None if limit is None else limit - reading.memory
             self._runner = Runner(
                 dataset, columns, threads, ahead, options.on_error, reading=reading, memory_limit=limit,
+                helping=not options.threading.private_threadpool_size,
                 threads_a_batch=options.threading.max_intra_op_parallelism or 0,
                 tuner=Tuner(Limits(threads, ahead, room)) if options.auto_tune else None,
             )  # fmt: skip

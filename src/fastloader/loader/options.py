@@ -50,7 +50,7 @@ class ThreadingOptions:
     """Limits on threads, in the manner of tf.data; ``None`` and 0 set none.
 
     - ``private_threadpool_size``: the number of native threads, and of Python threads where there are any, in place of
-      ``num_workers``.
+      ``num_workers``. The consumer's thread then only waits; without it, it works along where it would wait.
     - ``max_intra_op_parallelism``: the most native threads that work on one batch at a time; others take the next.
     """
 

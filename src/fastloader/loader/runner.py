@@ -53,6 +53,7 @@ class Runner:
         *,
         reading: Reading | None = None,
         memory_limit: int | None = None,
+        helping: bool = True,
         threads_a_batch: int = 0,
         tuner: Tuner | None = None,
     ) -> None:
@@ -71,6 +72,7 @@ class Runner:
         self._lock = threading.Lock()
         self._reading = reading or Reading()
         self._memory_limit = memory_limit
+        self._helping = helping  # the consumer works along while it waits
         plans = [column.engine_plan() for column in columns]
         self._engine = kernels.Engine(
             plans, threads, depth + SPARE_SLOTS, threads_a_batch, self._reading.engine_options()
@@ -115,7 +117,7 @@ class Runner:
                 began = time.perf_counter()
                 counters.planning += began - resumed
                 if future is None:
-                    batch, waited = self._make(ticket, samples, finish)
+                    batch, waited = self._make(ticket, samples, finish, help=self._helping)
                 else:
                     batch, _ = future.result()
                     waited = time.perf_counter() - began
@@ -193,10 +195,10 @@ class Runner:
         file = self._dataset.file(shard)
         self._sources[shard] = self._engine.add_source(tables, (os.fspath(file.path), *file.inode))
 
-    def _make(self, ticket: int, samples: NDArray[np.int64], finish: Finish) -> tuple[Any, float]:
+    def _make(self, ticket: int, samples: NDArray[np.int64], finish: Finish, help: bool = False) -> tuple[Any, float]:
         """The batch, finished, and how long the engine was waited for."""
         asked = time.perf_counter()
-        parts, failures = self._engine.wait(ticket)
+        parts, failures = self._engine.wait(ticket, help)
         began = time.perf_counter()
         faults = [
             Fault(row, self._columns[number].name, self._explain(samples, number, row, kind, message, stored, computed))
