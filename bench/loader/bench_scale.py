@@ -1,8 +1,7 @@
 """Time to the first batch and cost of resuming in mid-epoch: 100 million samples against 10 thousand.
 
 In random order, each sample of a first batch touches a page of a table that nobody touched before: the page is mapped,
-and its block is checked. A dataset of 10 thousand has a block or two, and pays for those alone. From some million on,
-every sample of the batch pays, and the cost is the same at any size.
+and its block is checked. A dataset of 10 thousand has a block or two, and pays for those alone.
 """
 
 from __future__ import annotations

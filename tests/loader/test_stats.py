@@ -196,6 +196,19 @@ def test_without_a_limit_many_threads_work_on_a_batch(path):
     raise AssertionError("only one thread ever worked on a batch")
 
 
+def test_the_consumer_works_along_while_it_waits_unless_the_pool_is_private(path):
+    def most(threading):
+        loader = fl.DataLoader(fl.open(path), COUNT, num_workers=1, fields=["photo"], threading=threading)
+        for _ in range(50):
+            list(loader)
+            if loader.stats()["threads"]["most_in_one_batch"] > 1:
+                break
+        return loader.stats()["threads"]["most_in_one_batch"]
+
+    assert most(None) == 2
+    assert most(fl.ThreadingOptions(private_threadpool_size=1)) == 1
+
+
 @pytest.mark.parametrize("option", ["private_threadpool_size", "max_intra_op_parallelism"])
 @pytest.mark.parametrize("value", [-1, 1.5, "2", True])
 def test_wrong_threading_options(option, value):

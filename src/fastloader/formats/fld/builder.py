@@ -16,7 +16,6 @@ from fastloader.errors import FormatError
 from fastloader.fields import Field
 from fastloader.formats.fld.key_index import KeyIndexBuilder
 from fastloader.formats.fld.layout import (
-    BLOCK_SIZE,
     DATA_BEGIN,
     DESCRIPTOR,
     DIRECTORY_HEAD,
@@ -32,9 +31,10 @@ from fastloader.formats.fld.layout import (
     Flags,
     Header,
     Kind,
+    block_size_of,
 )
 from fastloader.formats.fld.spill import Spill, SpillFile
-from fastloader.formats.fld.staging import Staging
+from fastloader.formats.fld.staging import PIECE, Staging
 from fastloader.stores import AtomicFile
 from fastloader.types import Buffer
 
@@ -143,6 +143,7 @@ class FldBuilder:
         self._keys = KeyIndexBuilder(spills, first_sample) if keys else None
         self._compressed = False
         self._entries: list[Entry] = []
+        self._tail = bytearray()  # tables not written yet
 
     @property
     def data_size(self) -> int:
@@ -227,13 +228,13 @@ class FldBuilder:
         self._entries.append(Entry(Kind.DATA, NO_FIELD, 0, 0, 0, DATA_BEGIN, self._at - DATA_BEGIN, 0, 0))
         self._finish_pages()
         for i, spill in self._extents.items():
-            self._write_table(Kind.EXTENTS, i, EXTENT.itemsize, spill.chunks(BLOCK_SIZE * 64))
+            self._write_table(Kind.EXTENTS, i, EXTENT.itemsize, spill.chunks(PIECE))
         for i, spill in self._metadata.items():
             width = self._specs[i].field.metadata_type.itemsize
-            self._write_table(Kind.METADATA, i, width, spill.chunks(BLOCK_SIZE * 64))
+            self._write_table(Kind.METADATA, i, width, spill.chunks(PIECE))
         for i, bits in enumerate(self._validity):
             if bits.any_missing:
-                self._write_table(Kind.VALIDITY, i, 1, bits.finish().chunks(BLOCK_SIZE * 64))
+                self._write_table(Kind.VALIDITY, i, 1, bits.finish().chunks(PIECE))
         if self._keys is not None:
             self._write_table(Kind.KEY_OFFSETS, NO_FIELD, 8, self._keys.offsets())
             self._write_table(Kind.KEY_BYTES, NO_FIELD, 1, self._keys.key_bytes())
@@ -249,6 +250,7 @@ class FldBuilder:
         header = Header(
             self.num_samples, len(self._specs), self._page_size, descriptors, metadata, DATA_BEGIN, pages.offset, flags
         )
+        self._flush()
         self._file.write_at(0, header.pack())
         self._file.publish(self._at)
         self.discard()
@@ -265,7 +267,7 @@ class FldBuilder:
         total = -(-self._at // self._page_size)
         done = self._pages.size // PAGE.itemsize
         self._flush_pages(self._page_first + [self.num_samples] * (total - done - len(self._page_first) + 1))
-        self._write_table(Kind.PAGES, NO_FIELD, PAGE.itemsize, self._pages.chunks(BLOCK_SIZE * 64))
+        self._write_table(Kind.PAGES, NO_FIELD, PAGE.itemsize, self._pages.chunks(PIECE))
 
     def _write_descriptors(self) -> int:
         begin = self._align()
@@ -286,22 +288,23 @@ class FldBuilder:
     def _write_table(self, kind: Kind, field: int, row_size: int, chunks: Iterable[bytes]) -> None:
         """A table, then the CRC32C of each of its blocks. Chunks may have any size."""
         offset = self._align()
+        block_size = block_size_of(self.num_samples)
         crcs = bytearray()
         rest = b""
         for chunk in chunks:
             self._append(chunk)
             whole = rest + chunk
-            cut = len(whole) - len(whole) % BLOCK_SIZE
-            crcs += kernels.block_crcs(memoryview(whole)[:cut], BLOCK_SIZE)
+            cut = len(whole) - len(whole) % block_size
+            crcs += kernels.block_crcs(memoryview(whole)[:cut], block_size)
             rest = whole[cut:]
-        crcs += kernels.block_crcs(rest, BLOCK_SIZE)
+        crcs += kernels.block_crcs(rest, block_size)
         size = self._at - offset
         if size % row_size:
             raise FormatError(f"table {kind.name} of {size} bytes has rows of {row_size}", path=self._file.path)
         crcs_offset = self._align()
         self._append(bytes(crcs))
         self._entries.append(
-            Entry(kind, field, 0, row_size, BLOCK_SIZE, offset, size, crcs_offset, kernels.crc32c(bytes(crcs)))
+            Entry(kind, field, 0, row_size, block_size, offset, size, crcs_offset, kernels.crc32c(bytes(crcs)))
         )
 
     def _align(self) -> int:
@@ -309,8 +312,17 @@ class FldBuilder:
         return self._at
 
     def _append(self, data: bytes) -> None:
-        self._file.write_at(self._at, data)
+        """Add bytes behind the data, written in aligned pieces as data is: they lie in huge pages too."""
+        self._tail += data
         self._at += len(data)
+        begin, end = self._at - len(self._tail), self._at - self._at % PIECE
+        if end > begin:
+            self._file.write_at(begin, bytes(memoryview(self._tail)[: end - begin]))
+            del self._tail[: end - begin]
+
+    def _flush(self) -> None:
+        self._file.write_at(self._at - len(self._tail), bytes(self._tail))
+        self._tail.clear()
 
 
 class _Bits:

@@ -31,9 +31,10 @@ DEFAULT_PAGE_SIZE = 2 << 20
 MIN_PAGE_SIZE = 4096
 MAX_PAGE_SIZE = 1 << 31
 
-BLOCK_SIZE = 65536
-"""Bytes of a table that share one CRC32C."""
 TABLE_ALIGNMENT = 64
+
+_FEW_SAMPLES = 65536
+_MOST_BLOCKS = 2**20
 
 NAME_BYTES = 64
 MAX_FIELDS = 0xFFFF - 1
@@ -150,3 +151,20 @@ class Descriptor:
     def has_payload(self) -> bool:
         """Whether the field stores bytes besides its metadata row."""
         return bool(self.flags & FieldFlags.PAYLOAD)
+
+
+def block_size_of(num_samples: int) -> int:
+    """Bytes of a table that share one CRC32C, in a file of so many samples.
+
+    Rows of a large table are touched far apart, and each costs its block: so blocks are small. Their checksums, which
+    are read whole, must not become many either.
+
+    >>> block_size_of(1000), block_size_of(10**6), block_size_of(10**9)
+    (65536, 4096, 32768)
+    """
+    if num_samples <= _FEW_SAMPLES:
+        return 65536
+    size = 4096
+    while num_samples * EXTENT.itemsize > size * _MOST_BLOCKS:
+        size *= 2
+    return size
