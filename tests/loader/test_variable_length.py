@@ -513,3 +513,11 @@ def test_a_decoder_can_say_what_its_elements_are(tmp_path, monkeypatch):
 def test_elements_need_a_size(dtype, inner):
     with pytest.raises(TypeError, match="each needs a size in bytes"):
         fl.Elements(dtype, inner)
+
+
+def test_items_that_no_memory_is_worth_are_refused(tmp_path):
+    with fl.DatasetWriter(tmp_path / "x.fld", {"x": fl.NDArrayField("U20000", (None,))}) as writer:
+        writer.write_sample({"x": np.array(["a"])})
+    with pytest.raises(fl.FormatError, match="an item of 80000 bytes is too large") as caught:
+        fl.DataLoader(fl.open(tmp_path / "x.fld"), pad="longest")
+    assert str(tmp_path) in str(caught.value)

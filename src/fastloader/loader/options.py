@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from numpy.typing import NDArray
 
 from fastloader import kernels
+from fastloader.errors import FormatError
 from fastloader.fields import Field
 from fastloader.formats.fld import Dataset
 from fastloader.loader.padding import Layout, PadSpec, layouts
@@ -148,7 +149,11 @@ class LoaderOptions:
         if self.pad is None:
             return {}
         fields = reader.fields
-        return layouts(self.pad, {name: fields[name] for name in self.chosen_fields(reader)})
+        try:
+            return layouts(self.pad, {name: fields[name] for name in self.chosen_fields(reader)})
+        except FormatError as error:
+            error.path = str(reader.path)
+            raise
 
     def plan(self, reader: DatasetReader, saved: Mapping[str, Any] | None = None) -> Plan:
         """Which samples each step loads on this rank.

@@ -17,6 +17,7 @@ from fastloader.samplers.checks import whole
 from fastloader.types import Batch, mask_missing
 
 MOST = 2**62
+LARGEST_ITEM = 1 << 16
 """Bytes of an element; a claim past that fits no payload."""
 
 
@@ -192,6 +193,11 @@ def _layout(name: str, fields: Mapping[str, Field], spec: Pad | Literal["ragged"
     elements = _decoder(fields[name]).elements
     if elements is None:
         raise ValueError(f"pad for {name!r}: {_why_not(fields[name])}; {_paddable(fields)}")
+    if elements.dtype.itemsize > LARGEST_ITEM:  # options can claim any type
+        raise FormatError(
+            f"an item of {elements.dtype.itemsize} bytes is too large to be padded or joined",
+            field=name, hint="leave the field out of pad=",
+        )  # fmt: skip
     pad = None if spec == "ragged" else spec
     value = 0 if pad is None else pad.value
     if type(value) is int and value == 0:
