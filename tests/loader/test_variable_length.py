@@ -517,7 +517,7 @@ def test_elements_need_a_size(dtype, inner):
 
 def test_items_that_no_memory_is_worth_are_refused(tmp_path):
     with fl.DatasetWriter(tmp_path / "x.fld", {"x": fl.NDArrayField("U20000", (None,))}) as writer:
-        writer.write_sample({"x": np.array(["a"])})
+        writer.write_sample({"x": np.array(["a"], "U20000")})
     with pytest.raises(fl.FormatError, match="an item of 80000 bytes is too large") as caught:
         fl.DataLoader(fl.open(tmp_path / "x.fld"), pad="longest")
     assert str(tmp_path) in str(caught.value)
