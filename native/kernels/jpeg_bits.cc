@@ -18,15 +18,15 @@ void BitReader::fill_slowly() {
     }
 }
 
-int BitReader::long_symbol(const HuffmanTable& table) {
+HuffmanTable::Look BitReader::find_long(const HuffmanTable& table) const {
     const auto next = static_cast<std::int32_t>(look(16));
     for (int bits = HuffmanTable::kLook + 1; bits <= 16; ++bits) {
         const auto code = next >> (16 - bits);
-        if (code >= table.end[bits]) continue;
-        drop(bits);
-        return table.symbols[static_cast<std::size_t>(code + table.offset[bits])];
+        if (code < table.end[bits])
+            return HuffmanTable::entry(static_cast<std::uint8_t>(bits),
+                                       table.symbols[static_cast<std::size_t>(code + table.offset[bits])]);
     }
-    return -1;
+    return {};
 }
 
 void BitWriter::reserve(std::size_t size) {

@@ -50,14 +50,17 @@ public:
         count_ -= count;
     }
 
-    // The next symbol, -1 where the bits are no code of the table. Needs 16 bits.
-    int symbol(const HuffmanTable& table) {
+    // The next symbol, still to be dropped; of length 0 where the bits are no code of the table. Needs 16 bits.
+    HuffmanTable::Look find(const HuffmanTable& table) const {
         const auto found = table.look[look(HuffmanTable::kLook)];
-        if (found.length) [[likely]] {
-            drop(found.length);
-            return found.symbol;
-        }
-        return long_symbol(table);
+        return found.length ? found : find_long(table);
+    }
+
+    // The next DC category, -1 where the bits are none.
+    int category(const HuffmanTable& table) {
+        const auto found = find(table);
+        drop(found.length);
+        return found.length ? found.symbol : -1;
     }
 
     // A DC difference: its category is known. Needs 16 bits.
@@ -70,22 +73,15 @@ public:
 
     // Passes over the 63 AC coefficients of a block. False where they are no such thing.
     bool skip_ac(const HuffmanTable& table) {
-        for (int k = 1; k < 64;) {
+        int k = 1;
+        while (k < 64) {
             fill();
-            const int found = symbol(table);
-            const int run = found >> 4, size = found & 15;
-            if (found < 0) return false;
-            drop(size);
-            if (!size) {
-                if (run != 15) return run == 0;
-                k += 16;
-                if (k > 63) return false;
-            } else {
-                k += run + 1;
-                if (k > 64) return false;
-            }
+            const auto found = find(table);
+            if (!found.length) return false;
+            drop(found.bits);
+            k += found.step;
         }
-        return true;
+        return k == 64 || k > HuffmanTable::kEndOfBlock;
     }
 
     bool past_end() const { return count_ < 8 * made_up_; }
@@ -100,7 +96,7 @@ public:
 
 private:
     void fill_slowly();
-    int long_symbol(const HuffmanTable& table);
+    HuffmanTable::Look find_long(const HuffmanTable& table) const;
 
     Bytes data_;
     std::size_t at_;          // the next byte to take

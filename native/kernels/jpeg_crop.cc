@@ -139,7 +139,7 @@ Reach reach(std::uint32_t at, std::uint32_t size, std::uint32_t more, std::uint3
 }
 
 // Rearranging the wanted bits costs about this share of decoding them.
-constexpr double kSpliceCost = 0.15;
+constexpr double kSpliceCost = 0.12;
 
 bool worth_it(const std::vector<JpegRun>& runs, BitPlace scan) {
     BitPlace bits = 0;

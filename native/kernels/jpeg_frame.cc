@@ -20,6 +20,12 @@ bool begins_with(Bytes segment, const char* text, std::size_t size) {
 
 int HuffmanTable::size() const { return std::accumulate(counts.begin(), counts.end(), 0); }
 
+HuffmanTable::Look HuffmanTable::entry(std::uint8_t length, std::uint8_t symbol) {
+    const auto bits = static_cast<std::uint8_t>(length + (symbol & 15));
+    const auto step = static_cast<std::uint8_t>(symbol ? (symbol >> 4) + 1 : kEndOfBlock);
+    return {length, symbol, bits, step};
+}
+
 bool HuffmanTable::build() {
     look.fill({});
     length.fill(0);
@@ -34,7 +40,7 @@ bool HuffmanTable::build() {
             length[symbol] = static_cast<std::uint8_t>(bits);
             if (bits > kLook) continue;
             const auto first = next << (kLook - bits);
-            std::fill_n(look.begin() + first, 1 << (kLook - bits), Look{length[symbol], symbol});
+            std::fill_n(look.begin() + first, 1 << (kLook - bits), entry(length[symbol], symbol));
         }
         end[bits] = next;
     }

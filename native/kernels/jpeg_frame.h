@@ -14,7 +14,13 @@ struct HuffmanTable {
     struct Look {
         std::uint8_t length = 0;  // of the code; 0: it is longer than kLook bits, or none
         std::uint8_t symbol = 0;
+        // What an AC symbol means: bits in all, the value's included, and how many coefficients it stands for.
+        std::uint8_t bits = 0;
+        std::uint8_t step = 0;
     };
+    static constexpr int kEndOfBlock = 128;  // as a step
+
+    static Look entry(std::uint8_t length, std::uint8_t symbol);
 
     std::array<std::uint8_t, 16> counts{};  // of codes, by length - 1
     std::array<std::uint8_t, 256> symbols{};

@@ -57,7 +57,7 @@ const char* walk(const JpegFrame& frame, Bytes jpeg, std::uint32_t interval, std
                 const auto& one = frame.component[i];
                 for (int block = 0; block < one.h * one.v; ++block) {
                     bits.fill();
-                    const int category = bits.symbol(frame.dc[one.dc]);
+                    const int category = bits.category(frame.dc[one.dc]);
                     if (category < 0) return "its data is damaged";
                     now.dc[i] += bits.difference(category);
                     if (now.dc[i] != static_cast<std::int16_t>(now.dc[i])) return "its data is damaged";

@@ -103,7 +103,7 @@ bool put_run(const JpegFrame& frame, Bytes jpeg, const JpegRun& run, const std::
         const auto& table = frame.dc[one.dc];
         bits.fill();
         if (i) out.carry(jpeg, from, bits.place());
-        int category = bits.symbol(table);
+        int category = bits.category(table);
         if (category < 0) fail();
         const int difference = run.dc_begin[i] + bits.difference(category) - before[i];
         if (bits.past_end() || bits.place() > run.end) fail();
@@ -113,7 +113,7 @@ bool put_run(const JpegFrame& frame, Bytes jpeg, const JpegRun& run, const std::
         for (int block = 0; block < one.h * one.v; ++block) {
             bits.fill();
             if (block) {
-                category = bits.symbol(table);
+                category = bits.category(table);
                 if (category < 0) fail();
                 bits.drop(category);
             }
