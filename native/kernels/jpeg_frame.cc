@@ -34,7 +34,7 @@ bool HuffmanTable::build() {
     for (int bits = 1; bits <= 16; ++bits, next <<= 1) {
         offset[bits] = at - next;
         for (int i = 0; i < counts[bits - 1]; ++i, ++at, ++next) {
-            if (next >= 1 << bits) return false;
+            if (next + 1 >= 1 << bits) return false;  // the code of all ones is not to be used
             const auto symbol = symbols[at];
             code[symbol] = static_cast<std::uint16_t>(next);
             length[symbol] = static_cast<std::uint8_t>(bits);
@@ -52,7 +52,6 @@ void HuffmanTable::add_missing_categories() {
     int now = before;
     for (int category = 0; category < kCategories && now < 256; ++category)
         if (!length[category]) symbols[now++] = static_cast<std::uint8_t>(category);
-    // The code of all ones is not to be used.
     if (now == before || end[16] + (now - before) > kAllOnes || counts[15] + (now - before) > 255) return;
     counts[15] = static_cast<std::uint8_t>(counts[15] + (now - before));
     build();

@@ -103,8 +103,8 @@ def decode_jpeg_box(
 
     They are what the full decode has there. With ``shrink`` 2, 4 or 8 that is the decode whose sides are
     ``ceil(side / shrink)``, and the box counts its pixels. ``shape`` is that of the whole image as it is stored.
-    ``index`` is what ``jpeg_index`` made, or nothing. ``padded`` makes each RGB pixel four bytes. A ``route`` that can't
-    serve gives way to a slower one.
+    ``index`` is what ``jpeg_index`` made, or nothing. ``padded`` makes each RGB pixel four bytes. A ``route`` that
+    can't serve gives way to a slower one.
     """
     width, height = box[2:]
     channels = 4 if padded else shape[2]

@@ -180,6 +180,10 @@ class Field(ABC):
             return bytes(value)
         return copy.deepcopy(value)
 
+    def stored_value(self, payload: memoryview) -> memoryview:
+        """The part of a payload that is the value, without what the field keeps beside it for its own use."""
+        return payload
+
     def collate(self, values: Sequence[Any]) -> Any:
         """Values of several samples as one: an array where shapes agree, else a list."""
         return stack(values)
