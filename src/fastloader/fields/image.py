@@ -233,6 +233,8 @@ def _baseline(jpeg: Buffer) -> Buffer:
     return jpeg if made is None else made
 
 
+_INDEX_INTERVAL_AT = 3
+"""Offset of an index's interval, which is 0 where it has no anchors."""
 _UNKNOWN_BEFORE = {"seekable": False, "verbatim": True}
 """What a file that was written before there were these options stands for."""
 
@@ -300,6 +302,16 @@ class JPEGImageField(Field):
     def stored_value(self, payload: memoryview) -> memoryview:
         """The JPEG, without the index behind it."""
         return payload[: kernels.jpeg_size(payload)] if self.seekable else payload
+
+    def fault_of(self, read: ReadFunction) -> str | None:
+        """The index must be what the JPEG calls for."""
+        payload = read() if self.seekable else memoryview(b"")
+        jpeg = self.stored_value(payload)
+        index = payload[len(jpeg) :]
+        interval = index[_INDEX_INTERVAL_AT] if len(index) else 0
+        if interval and kernels.jpeg_index(jpeg, interval)[0] != index:
+            return "the index is not that of the JPEG"
+        return None
 
     def to_binary(self) -> bytes:
         """The options. A field that does neither is stored as it was before there were these options."""
