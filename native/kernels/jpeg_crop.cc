@@ -33,18 +33,20 @@ struct Wanted {
     std::size_t stride;
 };
 
-// Whether leaving out rows and columns is exact. With one component of odd factors libjpeg counts MCUs in two ways; and
-// when it leaves out columns it takes it that all components are scaled alike, which matters where one is upsampled.
+// Whether leaving out rows and columns is exact. When libjpeg leaves out columns it takes it that all components are
+// scaled alike, which matters where one is upsampled.
 bool may_leave_out(const jpeg_decompress_struct& codec) {
-    if (codec.arith_code) return false;
+    const auto full_size = [&](int factor, int size, int largest) {
+        return factor * size == largest * codec.min_DCT_scaled_size;
+    };
     for (int i = 0; i < codec.num_components; ++i) {
         const auto& one = codec.comp_info[i];
-        if (codec.num_components == 1) return one.h_samp_factor == 1 && one.v_samp_factor == 1;
-        const bool full_size = one.h_samp_factor * one.DCT_scaled_size == codec.max_h_samp_factor * codec.min_DCT_scaled_size &&
-                               one.v_samp_factor * one.DCT_scaled_size == codec.max_v_samp_factor * codec.min_DCT_scaled_size;
-        if (!full_size && one.DCT_scaled_size != codec.min_DCT_scaled_size) return false;
+        if (one.DCT_scaled_size != codec.min_DCT_scaled_size &&
+            !(full_size(one.h_samp_factor, one.DCT_scaled_size, codec.max_h_samp_factor) &&
+              full_size(one.v_samp_factor, one.DCT_scaled_size, codec.max_v_samp_factor)))
+            return false;
     }
-    return true;
+    return !codec.arith_code;
 }
 
 bool start(JpegRead& read, const Wanted& wanted) {

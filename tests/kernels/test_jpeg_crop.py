@@ -351,6 +351,7 @@ def test_a_progressive_file_becomes_baseline_without_loss(gray):
     assert after.getexif()[0x0112] == 6
     assert after.info["comment"] == b"hello"
     assert not after.info.get("progressive")
+    assert data.count(b"JFIF\0") == made.count(b"JFIF\0") == 1
     assert kernels.jpeg_baseline(made) is None
 
 
