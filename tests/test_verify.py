@@ -201,6 +201,27 @@ def test_decoding_finds_what_was_stored_broken(tmp_path):
     assert "JPEG" in problem.message
 
 
+def test_decoding_finds_an_index_that_leads_astray(tmp_path, monkeypatch):
+    images = [np.random.default_rng(seed).integers(0, 255, (64, 200, 3), np.uint8) for seed in range(3)]
+    honest = fl.JPEGImageField.encode
+
+    def lie(self, value):
+        metadata, payload = honest(self, value)
+        return fl.Encoded(metadata, payload[:-12] + bytes([payload[-12] ^ 1]) + payload[-11:])
+
+    fields = {"image": fl.JPEGImageField()}
+    with fl.DatasetWriter(tmp_path / "x.fld", fields) as writer:
+        writer.write_many([[image] for image in images])
+    assert fl.verify(tmp_path / "x.fld", decode=True).ok
+    monkeypatch.setattr(fl.JPEGImageField, "encode", lie)
+    with fl.DatasetWriter(tmp_path / "x.fld", fields) as writer:
+        writer.write_many([[image] for image in images[:1]])
+    assert fl.verify(tmp_path / "x.fld").ok, "checksums are of what was written"
+    (problem,) = fl.verify(tmp_path / "x.fld", decode=True).problems
+    assert (problem.sample, problem.field) == (0, "image")
+    assert problem.message == "the index is not that of the JPEG"
+
+
 def test_decoding_needs_the_fields_class(tmp_path, monkeypatch):
     from fastloader.fields import BY_TYPE_ID
 

@@ -27,7 +27,11 @@ from fastloader._native import (
     image_decode,
     image_decode_many,
     image_info,
+    jpeg_baseline,
+    jpeg_crop,
     jpeg_encode,
+    jpeg_index,
+    jpeg_size,
     lay_slots,
     permute,
     place,
@@ -41,13 +45,16 @@ if TYPE_CHECKING:
     from fastloader.types import Buffer
 
 __all__ = [
-    "CODECS", "JPEG", "PNG", "Engine", "Failure", "Keys", "Payloads", "Table", "assemble", "block_crcs", "codec_id",
-    "compress", "copy_crc32c", "crc32c", "crc32c_variants", "decode_image", "decompress", "gather_bytes",
-    "gather_fixed", "gather_ragged", "has_uring", "image_decode_many", "image_info", "jpeg_encode", "lay_slots",
+    "CODECS", "JPEG", "JPEG_ROUTES", "PNG", "Engine", "Failure", "Keys", "Payloads", "Table", "assemble",
+    "block_crcs", "codec_id", "compress", "copy_crc32c", "crc32c", "crc32c_variants", "decode_image",
+    "decode_jpeg_box", "decompress", "gather_bytes", "gather_fixed", "gather_ragged", "has_uring",
+    "image_decode_many", "image_info", "jpeg_baseline", "jpeg_encode", "jpeg_index", "jpeg_size", "lay_slots",
     "permute", "place", "png_encode", "take", "take_bits", "xxh64",
 ]  # fmt: skip
 
 JPEG, PNG = 0, 1
+JPEG_ROUTES = ("full", "partial", "splice", "automatic")
+"""Ways to a part of a JPEG's pixels, at the index that is their number in the native part."""
 CODECS = ("none", "lz4", "zstd")
 """Names of the compressions, at the index that is their number on disk."""
 
@@ -80,3 +87,29 @@ def decode_image(kind: int, data: Buffer, shape: tuple[int, int, int, int]) -> N
     out = np.empty((height, width, channels), np.uint8 if bits == 8 else np.uint16)
     image_decode(kind, data, np.array(shape, np.uint32), out)
     return out
+
+
+def decode_jpeg_box(
+    data: Buffer,
+    index: Buffer,
+    shape: tuple[int, int, int, int],
+    box: tuple[int, int, int, int],
+    *,
+    shrink: int = 1,
+    padded: bool = False,
+    route: str = "automatic",
+) -> tuple[NDArray[np.uint8], str]:
+    """The pixels of ``box`` (x, y, width, height), and the way they were found.
+
+    They are what the full decode has there. With ``shrink`` 2, 4 or 8 that is the decode whose sides are
+    ``ceil(side / shrink)``, and the box counts its pixels. ``shape`` is that of the whole image as it is stored.
+    ``index`` is what ``jpeg_index`` made, or nothing. ``padded`` makes each RGB pixel four bytes. A ``route`` that
+    can't serve gives way to a slower one.
+    """
+    width, height = box[2:]
+    channels = 4 if padded else shape[2]
+    out = np.empty((height, width, channels), np.uint8)
+    taken = jpeg_crop(
+        data, index, np.array(shape, np.uint32), box, shrink, channels, JPEG_ROUTES.index(route), out
+    )  # fmt: skip
+    return out, JPEG_ROUTES[taken]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastloader import kernels
-from fastloader.errors import DecodeError, FastLoaderError, KeyNotFoundError
+from fastloader.errors import DecodeError, FastLoaderError, KeyNotFoundError, UnknownTypeError
 from fastloader.fields import BatchDecoder, Decoder, Field, MappedPayloads
 from fastloader.formats.fld import Dataset, explain
 from fastloader.formats.fld.layout import Kind
@@ -154,7 +154,7 @@ class DatasetReader:
         return values
 
     def read_payload(self, index: int | Key, field: str) -> memoryview | None:
-        """A field's stored bytes, checked and decompressed but not decoded: a JPEG stays a JPEG.
+        """A field's stored bytes, checked and decompressed but not decoded: a JPEG stays a JPEG, without its index.
 
         ``None`` where the value is missing. A field that keeps its values in a table, as numbers do, has no payloads.
         """
@@ -167,7 +167,13 @@ class DatasetReader:
                 raise KeyNotFoundError(
                     "the field has no payloads: its values are rows of a table", hint="read_sample gives the value"
                 )
-            return None if file.is_missing(position, row) else file.payload(position, row)
+            if file.is_missing(position, row):
+                return None
+            payload = file.payload(position, row)
+            try:
+                return self._column(field).field.stored_value(payload)
+            except UnknownTypeError:  # nobody here knows more about these bytes
+                return payload
 
     def read_batch(self, indices: ArrayLike, fields: Sequence[str] | None = None) -> Batch:
         """Many samples at once, a native call a field.

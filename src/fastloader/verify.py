@@ -354,7 +354,10 @@ def _check_decoding(dataset: Dataset, file: FldFile, begin: int, start: int) -> 
             try:
                 if not file.is_missing(index, row):
                     metadata = file.metadata_row(index, row, column.metadata_type)
-                    decoder(metadata, partial(file.payload, index, row))
+                    read = partial(file.payload, index, row)
+                    decoder(metadata, read)
+                    if (fault := column.fault_of(read)) is not None:
+                        problems.append(Problem(str(file.path), fault, start + row, descriptor.name))
             except kernels.Failure as failure:
                 if failure.args[0] in ("decode", "size", "format"):  # others are found by the checks above
                     problems.append(Problem(str(file.path), failure.args[1], start + row, descriptor.name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable
 from random import Random
@@ -16,6 +17,7 @@ from fastloader.formats.fld.layout import NO_FIELD, Kind
 from fastloader.types import TypeId
 
 from .datasets import Base
+from .internals import change_jpeg, flip
 
 NUMBERS = [
     0,
@@ -155,6 +157,13 @@ class Wild:
         )
 
 
+@functools.cache
+def scene(subsampling: int, channels: int) -> bytes:
+    """A JPEG with some MCUs in each direction."""
+    rows = np.random.default_rng(0).integers(0, 256, (70, 110, channels), np.uint8)
+    return kernels.jpeg_encode(rows, 70, 110, channels, 30, subsampling)
+
+
 def use_table(w: Wild) -> None:
     table = w.table()
     for method in (lambda: table.rows, lambda: table.blocks, lambda: table.row(w.number(), w.number()),
@@ -217,6 +226,34 @@ def use_images(w: Wild) -> None:
     attempt(lambda: kernels.png_encode(w.out(size), height, width, channels, bits, w.rng.choice([-1, 0, 9, 100])))
     quality, subsampling = w.rng.choice([-5, 0, 50, 100, 999]), w.rng.choice([0, 420, 422, 444, -1])
     attempt(lambda: kernels.jpeg_encode(w.out(size), height, width, channels, quality, subsampling))
+
+
+def use_jpeg_parts(w: Wild) -> None:
+    whole = scene(w.rng.choice([420, 422, 444]), w.rng.choice([1, 3]))
+    shape = kernels.image_info(kernels.JPEG, whole)
+    data, index = whole, kernels.jpeg_index(whole, w.rng.choice([1, 2, 4, 8]))[0]
+    for _ in range(w.rng.choice([0, 1, 1, 3])):
+        if w.rng.random() < 0.5:
+            index = flip(w.rng, index)
+        else:
+            data = w.rng.choice([change_jpeg, flip])(w.rng, data)
+    if w.rng.random() < 0.1:
+        index = w.rng.choice([b"", index[: w.small()], data[:40]])
+    if w.rng.random() < 0.1:
+        shape = w.shape()
+    x, y = w.rng.randrange(110), w.rng.randrange(70)
+    box = (x, y, w.rng.randint(1, 110 - x), w.rng.randint(1, 70 - y))
+    if w.rng.random() < 0.1:
+        box = tuple(w.number() % 2**32 for _ in range(4))
+    shrink, channels = w.rng.choice([1, 1, 2, 4, 8, 3]), w.rng.choice([0, 0, 0, 3, 4])
+    size = box[2] * box[3] * (channels or shape[2])
+    out = w.out(size if size < 1 << 20 else 0)
+    route = w.rng.choice([2, 2, 2, 3, 1, 0, 7])
+    arguments = exact(data), exact(index), np.array(shape, np.uint32), box
+    attempt(lambda: kernels.jpeg_crop(*arguments, shrink, channels, route, out))
+    attempt(lambda: kernels.jpeg_index(exact(data), w.rng.choice([1, 4, 128, w.number() % 2**32])))
+    attempt(lambda: kernels.jpeg_baseline(exact(data)))
+    attempt(lambda: kernels.jpeg_size(exact(data + index)))
 
 
 def use_codecs(w: Wild) -> None:
@@ -308,8 +345,8 @@ def use_orders(w: Wild) -> None:
 
 
 CALLS: list[Callable[[Wild], None]] = [
-    use_table, use_payloads, use_keys, use_take, use_gather, use_gather, use_images, use_codecs, use_sums,
-    use_placement, use_engine, use_engine, use_orders,
+    use_table, use_payloads, use_keys, use_take, use_gather, use_gather, use_images, use_jpeg_parts, use_codecs,
+    use_sums, use_placement, use_engine, use_engine, use_orders,
 ]  # fmt: skip
 
 BAD_ARGUMENT = (ValueError, TypeError, IndexError, BufferError, OverflowError)

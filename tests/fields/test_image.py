@@ -5,6 +5,8 @@ import pytest
 from PIL import Image
 
 import fastloader as fl
+from fastloader import kernels
+from fastloader.fields import image as image_module
 from fastloader.testing import FieldContract, identical
 from fastloader.testing.fields import write
 
@@ -107,7 +109,11 @@ def test_single_raw_images_are_views_of_the_file(tmp_path):
 
 class TestJPEGImageField(FieldContract):
     def fields(self):
-        return [fl.JPEGImageField(), fl.JPEGImageField(95, max_height=64, max_width=80, subsampling="444")]
+        return [
+            fl.JPEGImageField(),
+            fl.JPEGImageField(95, max_height=64, max_width=80, subsampling="444"),
+            fl.JPEGImageField(seekable=False, verbatim=True),
+        ]
 
     def values(self, field):
         return [
@@ -267,9 +273,95 @@ def test_png_files_of_every_kind_are_read_as_pil_reads_them(mode, tmp_path):
 )
 def test_jpeg_files_of_every_kind_are_read_as_pil_reads_them(options, tmp_path):
     data = encoded(Image.fromarray(pixels((37, 53, 3))), "JPEG", **options)
-    reader = write(tmp_path / "x.fld", fl.JPEGImageField(), [data])
+    reader = write(tmp_path / "x.fld", fl.JPEGImageField(verbatim=True), [data])
     assert psnr(reader[0]["it"], decoded(data)) > 45
     assert bytes(reader.read_payload(0, "it")) == data
+
+
+def test_a_seekable_jpeg_has_an_index_behind_it_that_is_no_part_of_the_value(tmp_path):
+    data = noisy("JPEG")
+    sizes = {}
+    for seekable in (True, False):
+        reader = write(tmp_path / "x.fld", fl.JPEGImageField(seekable=seekable), [data])
+        assert reader.fields["it"].seekable is seekable
+        assert bytes(reader.read_payload(0, "it")) == data
+        assert identical(reader[0]["it"], kernels.decode_image(kernels.JPEG, data, (64, 64, 3, 8)))
+        assert identical(reader.read_batch([0])["it"][0], reader[0]["it"])
+        sizes[seekable] = reader.dataset.file(0).payload(0, 0).nbytes
+    index, why_not = kernels.jpeg_index(data, image_module.JPEG_INDEX_INTERVAL)
+    assert not why_not
+    assert sizes == {True: len(data) + len(index), False: len(data)}
+
+
+def test_ready_bytes_that_end_like_an_index_are_kept(tmp_path):
+    """What comes from elsewhere is not to be trusted as an index, and no byte of it is lost."""
+    data = noisy("JPEG")
+    forged = data + kernels.jpeg_index(data, 4)[0]
+    for seekable in (True, False):
+        reader = write(tmp_path / "x.fld", fl.JPEGImageField(seekable=seekable), [forged])
+        assert bytes(reader.read_payload(0, "it")) == forged
+        assert identical(reader[0]["it"], kernels.decode_image(kernels.JPEG, data, (64, 64, 3, 8)))
+
+
+def test_a_progressive_jpeg_is_stored_as_baseline_unless_every_byte_counts(tmp_path):
+    exif = Image.Exif()
+    exif[0x010E] = "a description"
+    options = {"exif": exif, "icc_profile": b"profile" * 99}
+    progressive = encoded(Image.fromarray(pixels((64, 80, 3))), "JPEG", progressive=True, **options)
+    baseline = encoded(Image.fromarray(pixels((64, 80, 3))), "JPEG", **options)
+    for seekable in (True, False):
+        reader = write(tmp_path / "x.fld", fl.JPEGImageField(seekable=seekable), [progressive, baseline])
+        stored = Image.open(io.BytesIO(reader.read_payload(0, "it")))
+        assert not stored.info.get("progressive")
+        assert stored.getexif()[0x010E] == "a description"
+        assert stored.info["icc_profile"] == b"profile" * 99
+        assert identical(reader[0]["it"], kernels.decode_image(kernels.JPEG, progressive, (64, 80, 3, 8)))
+        assert bytes(reader.read_payload(1, "it")) == baseline
+        reader = write(tmp_path / "y.fld", fl.JPEGImageField(seekable=seekable, verbatim=True), [progressive])
+        assert bytes(reader.read_payload(0, "it")) == progressive
+
+
+def test_a_damaged_progressive_jpeg_is_kept_and_found_when_it_is_read(tmp_path):
+    whole = encoded(Image.fromarray(pixels((64, 80, 3))), "JPEG", progressive=True)
+    cut = whole[: len(whole) // 2]
+    reader = write(tmp_path / "x.fld", fl.JPEGImageField(), [cut])
+    assert bytes(reader.read_payload(0, "it")) == cut
+    with pytest.raises(fl.DecodeError):
+        reader[0]
+    with pytest.raises(fl.DecodeError):
+        reader.read_batch([0])
+
+
+@pytest.mark.parametrize("seekable", [False, True])
+@pytest.mark.parametrize("verbatim", [False, True])
+def test_what_is_beside_the_jpeg_is_remembered(seekable, verbatim):
+    field = fl.JPEGImageField(seekable=seekable, verbatim=verbatim)
+    assert fl.JPEGImageField.from_binary(field.to_binary()) == field
+
+
+def test_a_dataset_from_before_there_was_an_index_is_read_and_added_to(tmp_path):
+    """Its options say nothing of an index, and must go on to say nothing: shards are compared by them."""
+    options = b'{"check":false,"max_height":null,"max_width":null,"quality":90,"subsampling":"420"}'
+    field = fl.JPEGImageField.from_binary(options)
+    assert field == fl.JPEGImageField(seekable=False, verbatim=True)
+    assert field.to_binary() == options
+    data = encoded(Image.fromarray(pixels((64, 80, 3))), "JPEG", progressive=True)
+    write(tmp_path / "x.fld", field, [data])
+    with fl.DatasetWriter(tmp_path / "x.fld", None, mode="a") as writer:
+        writer.write_sample([data])
+    reader = fl.open(tmp_path / "x.fld")
+    assert [bytes(reader.read_payload(i, "it")) for i in range(2)] == [data, data]
+
+
+def test_a_seekable_dataset_is_added_to_with_an_index(tmp_path):
+    data = noisy("JPEG")
+    write(tmp_path / "x.fld", fl.JPEGImageField(), [data])
+    with fl.DatasetWriter(tmp_path / "x.fld", None, mode="a") as writer:
+        writer.write_sample([data])
+    reader = fl.open(tmp_path / "x.fld")
+    stored = [reader.dataset.file(shard).payload(0, 0).tobytes() for shard in range(2)]
+    assert stored[0] == stored[1]
+    assert len(stored[0]) > len(data)
 
 
 def test_quality_and_subsampling_have_an_effect(tmp_path):
@@ -324,6 +416,8 @@ def test_options_are_checked_when_given(make, message):
         (lambda: fl.PNGImageField(max_height=2.0), "max_height=2.0"),
         (lambda: fl.RawImageField(2.0, 3), "height=2.0"),
         (lambda: fl.PNGImageField(check=1), "check=1: True or False"),
+        (lambda: fl.JPEGImageField(seekable="no"), "seekable='no': True or False"),
+        (lambda: fl.JPEGImageField(verbatim=0), "verbatim=0: True or False"),
     ],
 )
 def test_options_are_whole_numbers(make, message):

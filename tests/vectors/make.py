@@ -101,10 +101,24 @@ def images(path: Path) -> Samples:
     for i in range(max(len(jpegs), len(pngs))):
         jpeg = jpegs[i].read_bytes() if i < len(jpegs) else None
         samples.append({"jpeg": jpeg, "png": pngs[i].read_bytes() if i < len(pngs) else None})
-    fields = {"jpeg": fl.JPEGImageField(quality=77, max_width=64), "png": fl.PNGImageField(level=9, max_height=64)}
+    fields = {
+        "jpeg": fl.JPEGImageField(quality=77, max_width=64, seekable=False, verbatim=True),
+        "png": fl.PNGImageField(level=9, max_height=64),
+    }
     with fl.DatasetWriter(path, fields, PAGE) as writer:
         writer.write_many(samples)
     return samples
+
+
+def seekable(path: Path) -> Samples:
+    """JPEG files with an index behind them, and a progressive one, which gets none."""
+    samples: Samples = [{"jpeg": (IMAGES / name).read_bytes()} for name in SEEKABLE]
+    with fl.DatasetWriter(path, {"jpeg": fl.JPEGImageField(verbatim=True)}, PAGE) as writer:
+        writer.write_many(samples)
+    return samples
+
+
+SEEKABLE = ("0-gray.jpg", "1-rgb-444.jpg", "2-rgb-420-progressive.jpg", "seekable/rgb-420.jpg")
 
 
 def compressed(path: Path) -> Samples:
@@ -132,7 +146,7 @@ def shards(path: Path) -> Samples:
     return samples
 
 
-REPRODUCED: tuple[Callable[[Path], Samples], ...] = (tiny, basic, pages, images, shards)
+REPRODUCED: tuple[Callable[[Path], Samples], ...] = (tiny, basic, pages, images, seekable, shards)
 """Those that today's writer must give again byte for byte."""
 VECTORS = (*REPRODUCED, compressed)
 
@@ -165,6 +179,11 @@ def draw() -> None:
     Image.fromarray(gray).save(IMAGES / "0-gray.jpg", quality=90)
     Image.fromarray(rgb).save(IMAGES / "1-rgb-444.jpg", quality=90, subsampling="4:4:4")
     Image.fromarray(rgb).save(IMAGES / "2-rgb-420-progressive.jpg", quality=90, subsampling="4:2:0", progressive=True)
+    (IMAGES / "seekable").mkdir(exist_ok=True)
+    y, x = np.mgrid[:61, :150]
+    wide = np.stack([x * 5 + y, y * 4 + (x * y) % 23, (x + 2 * y) * 3], -1).astype(np.uint8)
+    Image.fromarray(wide).save(IMAGES / "seekable" / "rgb-420.jpg", quality=80, subsampling="4:2:0")
+    y, x = np.mgrid[:7, :9]
     Image.fromarray(gray).save(IMAGES / "0-gray.png")
     Image.fromarray(np.concatenate([gray[..., None], alpha], -1)).save(IMAGES / "1-gray-alpha.png")
     Image.fromarray(rgb).save(IMAGES / "2-rgb.png")

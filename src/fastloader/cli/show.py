@@ -32,8 +32,8 @@ def look(reader: DatasetReader, sample: int, column: ColumnView) -> Facts | None
         payload = reader.read_payload(sample, column.name) if column.descriptor.has_payload else None
         return facts | _bytes_facts(bytes(payload or b""))
     if column.is_image:
-        reader.read_payload(sample, column.name)  # for its checksum; decoding is for those who want the pixels
-        return facts
+        payload = reader.read_payload(sample, column.name)  # checked; decoding is for those who want the pixels
+        return facts | {"bytes": len(payload or b"")}
     value = reader.read_sample(sample, [column.name])[column.name]
     if isinstance(value, np.ndarray):
         return facts | _array_facts(value)

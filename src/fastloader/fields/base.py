@@ -201,6 +201,14 @@ class Field(ABC):
             return bytes(value)
         return copy.deepcopy(value)
 
+    def stored_value(self, payload: memoryview) -> memoryview:
+        """The part of a payload that is the value, without what the field keeps beside it for its own use."""
+        return payload
+
+    def fault_of(self, read: ReadFunction) -> str | None:
+        """What is wrong with a payload although it decodes; asked when a dataset is verified, not when it is read."""
+        return None
+
     def collate(self, values: Sequence[Any]) -> Any:
         """Values of several samples as one: an array where shapes agree, else a list."""
         return stack(values)

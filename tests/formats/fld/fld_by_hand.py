@@ -258,6 +258,8 @@ def value(data: bytes, field: int, sample: int) -> Any:
         shape = tuple(arguments[name] for name in ("height", "width", "channels"))
         return np.frombuffer(raw, np.dtype(arguments["dtype"]).newbyteorder("<")).reshape(shape)
     assert described.type_id in (11, 12)
+    if arguments.get("seekable"):
+        raw = raw[: -struct.unpack("<I", raw[-8:-4])[0]]
     return struct.unpack("<4I", row), raw
 
 

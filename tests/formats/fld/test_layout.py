@@ -18,12 +18,11 @@ BASIC = (hand.VECTORS / "basic.fld").read_bytes()
 DOCUMENT = hand.DOCUMENT.read_text(encoding="utf-8")
 
 
-def rows_under(heading: str) -> list[list[str]]:
-    """The cells of the first table under a heading of the document."""
-    section = DOCUMENT.split(f"\n## {heading}\n" if f"\n## {heading}\n" in DOCUMENT else f"\n### {heading}\n")[1]
-    lines = re.search(r"(?:^\|.*\n)+", section, re.MULTILINE)
-    assert lines is not None
-    return [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines[0].splitlines()[2:]]
+def rows_under(heading: str, number: int = 0) -> list[list[str]]:
+    """The cells of a table under a heading of the document, the first unless told."""
+    section = re.split(f"\n##+ {heading}\n", DOCUMENT)[1]
+    lines = re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE)[number]
+    return [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines.splitlines()[2:]]
 
 
 def sizes_add_up(rows: list[list[str]], begin: int) -> int:
@@ -127,6 +126,29 @@ def test_image_metadata_rows():
     assert png == [(7, 9, 1, 8), (7, 9, 2, 8), (7, 9, 3, 8), (7, 9, 4, 8), (7, 9, 1, 16), (7, 9, 3, 8)]
 
 
+def test_jpeg_index():
+    data = (hand.VECTORS / "seekable.fld").read_bytes()
+    (described,) = hand.descriptors(data)
+    assert described.arguments["seekable"] is True
+    payloads = [hand.payload(data, 0, sample) for sample in range(4)]
+    files = [hand.value(data, 0, sample)[1] for sample in range(4)]
+    indexes = [payload[len(file) :] for payload, file in zip(payloads, files, strict=True)]
+    assert indexes[2] == bytes.fromhex("ffd90000 0c000000 464c4a58"), "progressive"
+    assert sizes_add_up(rows_under("JPEG index", 0)[:-1], 0) == 12
+    assert sizes_add_up(rows_under("JPEG index", 1), 0) == 8
+    file, index = files[3], indexes[3]
+    assert index[:2] == b"\xff\xd9"
+    form, interval, *widths, scan = struct.unpack("<6BI", index[2:12])
+    assert (form, interval) == (1, 4)
+    assert file[scan - 3 : scan] == b"\0\x3f\0", "the end of the header of the scan"
+    assert index[-8:] == struct.pack("<I", len(index)) + b"FLJX"
+    anchors = 4 * 3  # 150 x 61 pixels are 10 x 4 MCUs of 16 x 16; the first anchor is not stored, the end is
+    assert len(index) == 12 + -(-anchors * sum(widths) // 8) + 8
+    packed = int.from_bytes(index[12:-8], "little")
+    places = [packed >> i * sum(widths) & (1 << widths[0]) - 1 for i in range(anchors)]
+    assert 8 * (len(file) - 2) - 8 * scan - sum(places) < 8, "the last anchor is in the last byte before the end"
+
+
 def test_validity():
     assert hand.table(TINY, hand.VALIDITY, 1) == [b"\x01"]
     assert hand.table(TINY, hand.VALIDITY, 0) is None, "no table where nothing is missing"
@@ -152,7 +174,7 @@ def test_checksums_go_one_a_block_of_64_kib(tmp_path):
     assert where.crc == crc32c.crc32c(struct.pack("<3I", *crcs))
 
 
-@pytest.mark.parametrize("name", ["tiny", "basic", "pages", "images", "compressed"])
+@pytest.mark.parametrize("name", ["tiny", "basic", "pages", "images", "seekable", "compressed"])
 def test_sections_are_aligned_ordered_and_do_not_overlap(name):
     data = (hand.VECTORS / f"{name}.fld").read_bytes()
     spans = [(0, 80), (hand.header(data).directory, len(data))]

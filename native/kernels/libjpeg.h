@@ -1,0 +1,43 @@
+// How libjpeg-turbo is called here. Its errors arrive by longjmp, so a function that sets a jump target keeps objects
+// with destructors outside the frames that are jumped over.
+#pragma once
+
+#include <csetjmp>
+#include <cstdio>
+#include <cstdlib>
+
+#include <jpeglib.h>
+
+#include "bytes.h"
+
+namespace fl {
+
+struct JpegErrors {
+    jpeg_error_mgr base;
+    std::jmp_buf jump;
+    char message[JMSG_LENGTH_MAX];
+
+    // Errors and warnings go to `jump` from here on.
+    void set_up();
+};
+
+// A file being read. Made once, it serves any number of files, but tables stay from one to the next: a file that lacks
+// one would get another's.
+struct JpegRead {
+    JpegRead() = default;
+    JpegRead(const JpegRead&) = delete;
+    JpegRead& operator=(const JpegRead&) = delete;
+    ~JpegRead() {
+        if (made) jpeg_destroy_decompress(&codec);
+    }
+
+    // False where that failed: `errors.message` says why.
+    bool read_header(Bytes encoded, bool keep_markers = false);
+
+    jpeg_decompress_struct codec{};
+    JpegErrors errors{};
+    jpeg_progress_mgr progress{};
+    bool made = false;
+};
+
+}  // namespace fl
