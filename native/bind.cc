@@ -20,6 +20,7 @@
 #include "payloads.h"
 #include "permutation.h"
 #include "placement.h"
+#include "resize.h"
 #include "table.h"
 
 namespace nb = nanobind;
@@ -684,6 +685,69 @@ void bind_placement(nb::module_& m) {
        nb::sig("def assemble(parts: list[Buffer], offsets: Buffer, base: int, out: Buffer, crcs: Buffer) -> None"));
 }
 
+// Arrays of pixels are given as their bytes and a shape (height, width, channels).
+using PixelShape = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
+using PixelSize = std::tuple<std::uint32_t, std::uint32_t>;
+using PixelBox = std::tuple<float, float, float, float>;  // left, top, right, bottom
+
+fl::Simd simd_of(const std::string& level) {
+    if (level.empty()) return fl::best_simd();
+    for (const auto one : fl::simd_levels())
+        if (level == fl::name_of(one)) return one;
+    throw nb::value_error("no such instructions on this CPU");
+}
+
+fl::ResizeSpec resize_spec(const PixelShape& shape, const PixelBox& box, const PixelSize& size, int filter, bool flip) {
+    if (filter < 0 || filter > static_cast<int>(fl::Filter::lanczos)) throw nb::value_error("no such filter");
+    const auto [height, width, channels] = shape;
+    const auto [left, top, right, bottom] = box;
+    const auto [out_height, out_width] = size;
+    return {height, width, channels, {left, top, right, bottom}, out_height, out_width,
+            static_cast<fl::Filter>(filter), flip};
+}
+
+void bind_resize(nb::module_& m) {
+    m.def("simd_levels", [] {
+        std::vector<std::string> names;
+        for (const auto level : fl::simd_levels()) names.emplace_back(fl::name_of(level));
+        return names;
+    });
+
+    m.def("resize_region", [](const PixelShape& shape, const PixelBox& box, const PixelSize& size, int filter) {
+        const auto region = fl::resize_region(resize_spec(shape, box, size, filter, false));
+        return std::tuple(region.top, region.left, region.bottom, region.right);
+    }, "shape"_a, "box"_a, "size"_a, "filter"_a);
+
+    m.def("resize", [](nb::object pixels, const PixelShape& shape, int samples, const PixelBox& box,
+                       const PixelSize& size, int filter, bool flip, nb::object out, const std::string& level,
+                       bool cropped) {
+        const auto spec = resize_spec(shape, box, size, filter, flip);
+        const auto simd = simd_of(level);
+        Buffer from(pixels);
+        MutableBuffer to(out);
+        const auto run = [&]<class T>(T) {
+            const auto source = from.as<T>();
+            const auto result = to.as<T>();
+            nb::gil_scoped_release release;
+            if constexpr (sizeof(T) == 1)
+                fl::resize(spec, source, result, simd, cropped);
+            else
+                fl::resize(spec, source, result);
+        };
+        if (cropped && samples != 0) throw nb::value_error("a region alone is taken of 8-bit samples");
+        switch (samples) {
+            case 0: return run(std::uint8_t{});
+            case 1: return run(std::uint16_t{});
+            case 2: return run(float{});
+            default: throw nb::value_error("no such samples");
+        }
+    }, "pixels"_a, "shape"_a, "samples"_a, "box"_a, "size"_a, "filter"_a, "flip"_a, "out"_a, "level"_a = "",
+       "cropped"_a = false,
+       nb::sig("def resize(pixels: Buffer, shape: tuple[int, int, int], samples: int, "
+               "box: tuple[float, float, float, float], size: tuple[int, int], filter: int, flip: bool, out: Buffer, "
+               "level: str = '', cropped: bool = False) -> None"));
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -702,4 +766,5 @@ NB_MODULE(_native, m) {
     bind_reads(m);
     bind_orders(m);
     bind_placement(m);
+    bind_resize(m);
 }

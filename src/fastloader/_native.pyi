@@ -102,3 +102,19 @@ def place(
     starts: Buffer,
 ) -> tuple[int, tuple[int, int, int]]: ...
 def assemble(parts: list[Buffer], offsets: Buffer, base: int, out: Buffer, crcs: Buffer) -> None: ...
+def simd_levels() -> list[str]: ...
+def resize_region(
+    shape: tuple[int, int, int], box: tuple[float, float, float, float], size: tuple[int, int], filter: int
+) -> tuple[int, int, int, int]: ...
+def resize(
+    pixels: Buffer,
+    shape: tuple[int, int, int],
+    samples: int,
+    box: tuple[float, float, float, float],
+    size: tuple[int, int],
+    filter: int,
+    flip: bool,
+    out: Buffer,
+    level: str = "",
+    cropped: bool = False,
+) -> None: ...

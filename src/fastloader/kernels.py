@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,9 @@ from fastloader._native import (
     permute,
     place,
     png_encode,
+    resize,
+    resize_region,
+    simd_levels,
     take,
     take_bits,
     xxh64,
@@ -41,15 +44,22 @@ if TYPE_CHECKING:
     from fastloader.types import Buffer
 
 __all__ = [
-    "CODECS", "JPEG", "PNG", "Engine", "Failure", "Keys", "Payloads", "Table", "assemble", "block_crcs", "codec_id",
-    "compress", "copy_crc32c", "crc32c", "crc32c_variants", "decode_image", "decompress", "gather_bytes",
-    "gather_fixed", "gather_ragged", "has_uring", "image_decode_many", "image_info", "jpeg_encode", "lay_slots",
-    "permute", "place", "png_encode", "take", "take_bits", "xxh64",
+    "CODECS", "FILTERS", "JPEG", "PNG", "SAMPLES", "Engine", "Failure", "Keys", "Payloads", "Table", "assemble",
+    "block_crcs", "codec_id", "compress", "copy_crc32c", "crc32c", "crc32c_variants", "decode_image", "decompress",
+    "gather_bytes", "gather_fixed", "gather_ragged", "has_uring", "image_decode_many", "image_info", "jpeg_encode",
+    "lay_slots", "permute", "place", "png_encode", "resize", "resize_image", "resize_region", "simd_levels", "take",
+    "take_bits", "xxh64",
 ]  # fmt: skip
 
 JPEG, PNG = 0, 1
 CODECS = ("none", "lz4", "zstd")
 """Names of the compressions, at the index that is their number on disk."""
+
+FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
+"""Names of the filters of a resize, at the index that is their number in C++."""
+
+SAMPLES = ("uint8", "uint16", "float32")
+"""What one sample of an image may be, at the index that is its number in C++."""
 
 _DEFAULT_LEVEL = {"none": 0, "lz4": 1, "zstd": 3}
 _LEVELS = {"none": (0, 0), "lz4": (1, 12), "zstd": (-7, 22)}
@@ -79,4 +89,27 @@ def decode_image(kind: int, data: Buffer, shape: tuple[int, int, int, int]) -> N
     height, width, channels, bits = shape
     out = np.empty((height, width, channels), np.uint8 if bits == 8 else np.uint16)
     image_decode(kind, data, np.array(shape, np.uint32), out)
+    return out
+
+
+def resize_image(
+    pixels: NDArray[Any],
+    size: tuple[int, int],
+    *,
+    box: tuple[float, float, float, float] | None = None,
+    filter: str = "bilinear",
+    flip: bool = False,
+    level: str = "",
+) -> NDArray[Any]:
+    """A (height, width, channels) image resized to ``size`` = (height, width), as Pillow's ``Image.resize`` does it.
+
+    ``box`` = (left, top, right, bottom) is the part that is resized; ``flip`` exchanges left and right.
+    """
+    height, width, channels = pixels.shape
+    out = np.empty((*size, channels), pixels.dtype)
+    whole = (0.0, 0.0, float(width), float(height))
+    resize(
+        np.ascontiguousarray(pixels), (height, width, channels), SAMPLES.index(str(pixels.dtype)), box or whole, size,
+        FILTERS.index(filter), flip, out, level,
+    )  # fmt: skip
     return out
