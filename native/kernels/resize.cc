@@ -7,9 +7,8 @@
 #include "resize_passes.h"
 
 namespace fl {
-namespace {
 
-const ResizePasses& passes_of(Simd level) {
+const ResizePasses& resize_passes(Simd level) {
 #if defined(__x86_64__)
     if (level == Simd::avx512) return kAvx512Passes;
     if (level == Simd::avx2) return kAvx2Passes;
@@ -17,6 +16,8 @@ const ResizePasses& passes_of(Simd level) {
     (void)level;
     return kPortablePasses;
 }
+
+namespace {
 
 AxisSpec across_of(const ResizeSpec& s) { return {s.width, s.out_width, s.box.left, s.box.right, s.filter, s.flip}; }
 AxisSpec down_of(const ResizeSpec& s) { return {s.height, s.out_height, s.box.top, s.box.bottom, s.filter, false}; }
@@ -120,7 +121,7 @@ struct Resizer::Units {
     }
 };
 
-Resizer::Resizer(Simd level) : passes_(passes_of(level)), units_(std::make_unique<Units>()) {}
+Resizer::Resizer(Simd level) : passes_(resize_passes(level)), units_(std::make_unique<Units>()) {}
 Resizer::~Resizer() = default;
 
 Region Resizer::prepare(const ResizeSpec& spec) {

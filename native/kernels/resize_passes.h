@@ -6,6 +6,7 @@
 #pragma once
 
 #include "axis.h"
+#include "simd.h"
 
 namespace fl {
 
@@ -89,6 +90,8 @@ struct ResizePasses {
                  std::size_t size);
     std::uint32_t shortest;
 };
+
+const ResizePasses& resize_passes(Simd level);
 
 extern const ResizePasses kPortablePasses;
 #if defined(__x86_64__)

@@ -13,28 +13,52 @@ from fastloader._native import (
     Keys,
     Payloads,
     Table,
+    affine,
     assemble,
+    autocontrast,
     block_crcs,
+    brightness,
+    cast,
     compress,
+    contrast,
     copy_crc32c,
     crc32c,
     crc32c_variants,
+    cutmix,
     decompress,
+    equalize,
+    erase,
+    erase_noise,
     gather_bytes,
     gather_fixed,
     gather_ragged,
+    gaussian_blur,
+    grayscale,
     has_uring,
+    hue,
     image_decode,
     image_decode_many,
     image_info,
+    invert,
     jpeg_encode,
     lay_slots,
+    mixup,
+    pad_image,
     permute,
+    philox,
     place,
     png_encode,
+    posterize,
+    random_below,
+    random_bits,
+    random_normal,
+    random_uniform,
     resize,
     resize_region,
+    saturation,
+    sharpness,
     simd_levels,
+    solarize,
     take,
     take_bits,
     xxh64,
@@ -44,11 +68,14 @@ if TYPE_CHECKING:
     from fastloader.types import Buffer
 
 __all__ = [
-    "CODECS", "FILTERS", "JPEG", "PNG", "SAMPLES", "Engine", "Failure", "Keys", "Payloads", "Table", "assemble",
-    "block_crcs", "codec_id", "compress", "copy_crc32c", "crc32c", "crc32c_variants", "decode_image", "decompress",
-    "gather_bytes", "gather_fixed", "gather_ragged", "has_uring", "image_decode_many", "image_info", "jpeg_encode",
-    "lay_slots", "permute", "place", "png_encode", "resize", "resize_image", "resize_region", "simd_levels", "take",
-    "take_bits", "xxh64",
+    "CODECS", "ELEMENTS", "FILTERS", "JPEG", "LAYOUTS", "PADDINGS", "PNG", "SAMPLES", "Engine", "Failure", "Keys",
+    "Payloads", "Table", "affine", "assemble", "autocontrast", "block_crcs", "brightness", "cast", "codec_id",
+    "compress", "contrast", "copy_crc32c", "crc32c", "crc32c_variants", "cutmix", "decode_image", "decompress",
+    "equalize", "erase", "erase_noise", "gather_bytes", "gather_fixed", "gather_ragged", "gaussian_blur", "grayscale",
+    "has_uring", "hue", "image_decode_many", "image_info", "invert", "jpeg_encode", "lay_slots", "mixup", "pad_image",
+    "permute", "philox", "place", "png_encode", "posterize", "random_below", "random_bits", "random_normal",
+    "random_uniform", "resize", "resize_image", "resize_region", "saturation", "sharpness", "simd_levels", "solarize",
+    "take", "take_bits", "xxh64",
 ]  # fmt: skip
 
 JPEG, PNG = 0, 1
@@ -60,6 +87,15 @@ FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
 
 SAMPLES = ("uint8", "uint16", "float32")
 """What one sample of an image may be, at the index that is its number in C++."""
+
+ELEMENTS = ("uint8", "float16", "bfloat16", "float32")
+"""What pixels can be cast to, at the index that is its number in C++."""
+
+LAYOUTS = ("hwc", "chw")
+"""The order of the axes of an image in a batch, at the index that is its number in C++."""
+
+PADDINGS = ("constant", "edge", "reflect", "symmetric")
+"""What lies around a padded image, as numpy.pad names it, at the index that is its number in C++."""
 
 _DEFAULT_LEVEL = {"none": 0, "lz4": 1, "zstd": 3}
 _LEVELS = {"none": (0, 0), "lz4": (1, 12), "zstd": (-7, 22)}
