@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,29 +13,56 @@ from fastloader._native import (
     Keys,
     Payloads,
     Table,
+    affine,
     assemble,
+    autocontrast,
     block_crcs,
+    brightness,
+    cast,
     compress,
+    contrast,
     copy_crc32c,
     crc32c,
     crc32c_variants,
+    cutmix,
     decompress,
+    equalize,
+    erase,
+    erase_noise,
     gather_bytes,
     gather_fixed,
     gather_ragged,
+    gaussian_blur,
+    grayscale,
     has_uring,
+    hue,
     image_decode,
     image_decode_many,
     image_info,
+    invert,
     jpeg_baseline,
     jpeg_crop,
     jpeg_encode,
     jpeg_index,
     jpeg_size,
     lay_slots,
+    mixup,
+    pad_image,
     permute,
+    philox,
     place,
     png_encode,
+    posterize,
+    random_below,
+    random_bits,
+    random_normal,
+    random_uniform,
+    resize,
+    resize_region,
+    saturation,
+    sharpness,
+    simd_levels,
+    solarize,
     take,
     take_bits,
     xxh64,
@@ -45,11 +72,15 @@ if TYPE_CHECKING:
     from fastloader.types import Buffer
 
 __all__ = [
-    "CODECS", "JPEG", "JPEG_ROUTES", "PNG", "Engine", "Failure", "Keys", "Payloads", "Table", "assemble",
-    "block_crcs", "codec_id", "compress", "copy_crc32c", "crc32c", "crc32c_variants", "decode_image",
-    "decode_jpeg_box", "decompress", "gather_bytes", "gather_fixed", "gather_ragged", "has_uring",
-    "image_decode_many", "image_info", "jpeg_baseline", "jpeg_encode", "jpeg_index", "jpeg_size", "lay_slots",
-    "permute", "place", "png_encode", "take", "take_bits", "xxh64",
+    "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LAYOUTS", "PADDINGS", "PNG", "SAMPLES", "Engine",
+    "Failure", "Keys", "Payloads", "Table", "affine", "assemble", "autocontrast", "block_crcs", "brightness", "cast",
+    "codec_id", "compress", "contrast", "copy_crc32c", "crc32c", "crc32c_variants", "cutmix", "decode_image",
+    "decode_jpeg_box", "decompress", "equalize", "erase", "erase_noise", "gather_bytes", "gather_fixed",
+    "gather_ragged", "gaussian_blur", "grayscale", "has_uring", "hue", "image_decode_many", "image_info", "invert",
+    "jpeg_baseline", "jpeg_encode", "jpeg_index", "jpeg_size", "lay_slots", "mixup", "pad_image", "permute", "philox",
+    "place", "png_encode", "posterize", "random_below", "random_bits", "random_normal", "random_uniform", "resize",
+    "resize_image", "resize_region", "saturation", "sharpness", "simd_levels", "solarize", "take", "take_bits",
+    "xxh64",
 ]  # fmt: skip
 
 JPEG, PNG = 0, 1
@@ -57,6 +88,21 @@ JPEG_ROUTES = ("full", "partial", "splice", "automatic")
 """Ways to a part of a JPEG's pixels, at the index that is their number in the native part."""
 CODECS = ("none", "lz4", "zstd")
 """Names of the compressions, at the index that is their number on disk."""
+
+FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
+"""Names of the filters of a resize, at the index that is their number in C++."""
+
+SAMPLES = ("uint8", "uint16", "float32")
+"""What one sample of an image may be, at the index that is its number in C++."""
+
+ELEMENTS = ("uint8", "float16", "bfloat16", "float32")
+"""What pixels can be cast to, at the index that is its number in C++."""
+
+LAYOUTS = ("hwc", "chw")
+"""The order of the axes of an image in a batch, at the index that is its number in C++."""
+
+PADDINGS = ("constant", "edge", "reflect", "symmetric")
+"""What lies around a padded image, as numpy.pad names it, at the index that is its number in C++."""
 
 _DEFAULT_LEVEL = {"none": 0, "lz4": 1, "zstd": 3}
 _LEVELS = {"none": (0, 0), "lz4": (1, 12), "zstd": (-7, 22)}
@@ -113,3 +159,26 @@ def decode_jpeg_box(
         data, index, np.array(shape, np.uint32), box, shrink, channels, JPEG_ROUTES.index(route), out
     )  # fmt: skip
     return out, JPEG_ROUTES[taken]
+
+
+def resize_image(
+    pixels: NDArray[Any],
+    size: tuple[int, int],
+    *,
+    box: tuple[float, float, float, float] | None = None,
+    filter: str = "bilinear",
+    flip: bool = False,
+    level: str = "",
+) -> NDArray[Any]:
+    """A (height, width, channels) image resized to ``size`` = (height, width), as Pillow's ``Image.resize`` does it.
+
+    ``box`` = (left, top, right, bottom) is the part that is resized; ``flip`` exchanges left and right.
+    """
+    height, width, channels = pixels.shape
+    out = np.empty((*size, channels), pixels.dtype)
+    whole = (0.0, 0.0, float(width), float(height))
+    resize(
+        np.ascontiguousarray(pixels), (height, width, channels), SAMPLES.index(str(pixels.dtype)), box or whole, size,
+        FILTERS.index(filter), flip, out, level,
+    )  # fmt: skip
+    return out
