@@ -6,10 +6,6 @@
 namespace fl {
 namespace {
 
-ImageShape shape_of(const JpegRead& read) {
-    return {read.codec.image_height, read.codec.image_width, static_cast<std::uint32_t>(read.codec.num_components), 8};
-}
-
 bool read_pixels(JpegRead& read, std::uint8_t* out) {
     if (setjmp(read.errors.jump)) return false;
     auto& codec = read.codec;
@@ -28,35 +24,17 @@ bool read_pixels(JpegRead& read, std::uint8_t* out) {
     return true;
 }
 
-[[noreturn]] void fail(const std::string& why) { throw Failure("decode", "JPEG: " + why); }
-
-// Reads the header of what is before the index, if there is one. Gives the image's shape.
-ImageShape open(JpegRead& read, Bytes payload) {
-    const auto jpeg = jpeg_split(payload).jpeg;
-    if (jpeg.empty()) fail("no bytes");
-    if (!read.read_header(jpeg)) fail(read.errors.message);
-    const auto shape = shape_of(read);
-    if (shape.channels != 1 && shape.channels != 3)
-        fail(std::to_string(shape.channels) + " components; grayscale and three components are supported");
-    try {
-        check_claim(ImageKind::jpeg, shape, jpeg.size());
-    } catch (const Failure& failure) {
-        fail(failure.what());
-    }
-    return shape;
-}
-
 }  // namespace
 
 ImageShape jpeg_info(Bytes encoded) {
     JpegRead read;
-    return open(read, encoded);
+    return read.open(jpeg_split(encoded).jpeg);
 }
 
 void jpeg_decode(Bytes encoded, const ImageShape& shape, MutableBytes out) {
     JpegRead read;
-    if (open(read, encoded) != shape) fail("differs from its stored shape");
-    if (!read_pixels(read, out.data())) fail(read.errors.message);
+    if (read.open(jpeg_split(encoded).jpeg) != shape) throw Failure("decode", "JPEG: differs from its stored shape");
+    if (!read_pixels(read, out.data())) read.fail();
 }
 
 }  // namespace fl

@@ -103,29 +103,22 @@ bool leave_out_columns(JpegRead& read, const Wanted& wanted, JDIMENSION& first) 
     return true;
 }
 
-[[noreturn]] void fail(const JpegRead& read) { throw Failure("decode", std::string("JPEG: ") + read.errors.message); }
-
 // Decodes the box of a JPEG whose header has been read. `scratch` is for rows that are wider than the box.
 void decode_box(JpegRead& read, Wanted& wanted, std::vector<std::uint8_t>& scratch) {
-    if (!start(read, wanted)) fail(read);
+    if (!start(read, wanted)) read.fail();
     wanted.partial = wanted.partial && may_leave_out(read.codec);
     const auto& box = wanted.box;
     if (box.x + box.width > read.codec.output_width || box.y + box.height > read.codec.output_height)
         throw Failure("decode", "JPEG: differs from its stored shape");
     JDIMENSION first = 0;
-    if (wanted.partial && !leave_out_columns(read, wanted, first)) fail(read);
+    if (wanted.partial && !leave_out_columns(read, wanted, first)) read.fail();
     scratch.resize(std::max(scratch.size(), kRows * std::size_t{read.codec.output_width} * wanted.channels));
-    if (!read_box(read, wanted, first, scratch.data())) fail(read);
+    if (!read_box(read, wanted, first, scratch.data())) read.fail();
 }
 
 void decode_whole(Bytes jpeg, const ImageShape& shape, Wanted& wanted) {
     JpegRead read;
-    if (jpeg.empty()) throw Failure("decode", "JPEG: no bytes");
-    if (!read.read_header(jpeg)) fail(read);
-    const ImageShape found{read.codec.image_height, read.codec.image_width,
-                           static_cast<std::uint32_t>(read.codec.num_components), 8};
-    if (found != shape) throw Failure("decode", "JPEG: differs from its stored shape");
-    check_claim(ImageKind::jpeg, found, jpeg.size());
+    if (read.open(jpeg) != shape) throw Failure("decode", "JPEG: differs from its stored shape");
     decode_box(read, wanted, workshop().rows);
 }
 
@@ -187,7 +180,7 @@ bool decode_spliced(Bytes jpeg, Bytes index, const ImageShape& shape, Wanted& wa
     auto part = wanted;
     part.box.x -= left() / wanted.shrink;
     part.box.y -= top / wanted.shrink;
-    if (!shop.spliced.read_header(shop.small.written())) fail(shop.spliced);
+    if (!shop.spliced.read_header(shop.small.written())) shop.spliced.fail();
     decode_box(shop.spliced, part, shop.rows);
     return true;
 }

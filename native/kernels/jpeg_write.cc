@@ -110,12 +110,11 @@ std::vector<std::uint8_t> jpeg_encode(Bytes pixels, const ImageShape& shape, int
 }
 
 std::optional<std::vector<std::uint8_t>> jpeg_make_baseline(Bytes jpeg) {
-    jpeg_info(jpeg);
     JpegRead read;
-    if (!read.read_header(jpeg, true)) fail("decode", read.errors);
+    read.open(jpeg, true);
     if (!jpeg_has_multiple_scans(&read.codec)) return std::nullopt;
     jvirt_barray_ptr* coefficients = nullptr;
-    if (!read_coefficients(read, coefficients)) fail("decode", read.errors);
+    if (!read_coefficients(read, coefficients)) read.fail();
     if (!complete(read.codec)) return std::nullopt;
     Write write;
     if (!write_coefficients(write, read, coefficients)) fail("decode", write.errors);

@@ -60,4 +60,19 @@ bool JpegRead::read_header(Bytes encoded, bool keep_markers) {
     return true;
 }
 
+ImageShape JpegRead::open(Bytes encoded, bool keep_markers) {
+    if (encoded.empty()) throw Failure("decode", "JPEG: no bytes");
+    if (!read_header(encoded, keep_markers)) fail();
+    const ImageShape shape{codec.image_height, codec.image_width, static_cast<std::uint32_t>(codec.num_components), 8};
+    if (shape.channels != 1 && shape.channels != 3)
+        throw Failure("decode", "JPEG: " + std::to_string(shape.channels) +
+                                    " components; grayscale and three components are supported");
+    try {
+        check_claim(ImageKind::jpeg, shape, encoded.size());
+    } catch (const Failure& failure) {
+        throw Failure("decode", std::string("JPEG: ") + failure.what());
+    }
+    return shape;
+}
+
 }  // namespace fl

@@ -8,7 +8,7 @@
 
 #include <jpeglib.h>
 
-#include "bytes.h"
+#include "image.h"
 
 namespace fl {
 
@@ -33,6 +33,9 @@ struct JpegRead {
 
     // False where that failed: `errors.message` says why.
     bool read_header(Bytes encoded, bool keep_markers = false);
+    // Reads the header and gives the shape, which its bytes could hold. Throws Failure "decode".
+    ImageShape open(Bytes encoded, bool keep_markers = false);
+    [[noreturn]] void fail() const { throw Failure("decode", std::string("JPEG: ") + errors.message); }
 
     jpeg_decompress_struct codec{};
     JpegErrors errors{};
