@@ -203,6 +203,14 @@ def test_batches_over_the_end_of_a_pass(readers):
     iterator.close()
 
 
+def test_slices_of_a_reader_are_datasets_too(readers):
+    part = readers[0][20:3:-4]
+    assert [sample["n"] for sample in part] == [20, 16, 12, 8, 4]
+    assert (len(part), part[-1]["n"]) == (5, 4)
+    assert numbers(part.batch(3)) == [[20, 16, 12], [8, 4]]
+    assert "native engine" in part.batch(3).explain()
+
+
 def test_fields_are_chosen_before_reading(readers):
     dataset = fl.Dataset.from_reader(readers[0], ["a", "n"])
     assert set(dataset[0]) == set(next(iter(dataset.batch(3)))) == {"a", "n"}

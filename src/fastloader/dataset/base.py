@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -57,7 +57,7 @@ class Run:
 
     def under(self, settings: Settings) -> Run:
         """The same, with settings that hold for what lies beneath."""
-        return replace(self, settings=self.settings.over(settings))
+        return Run(self.engine, self.settings.over(settings), self.stats)
 
     def start(self, node: Node, epoch: int, place: Place = None) -> Cursor:
         """Begin a pass over a step beneath."""

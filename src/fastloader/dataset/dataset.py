@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, cast, overload
 
 from fastloader.dataset.ahead import IterPrefetch, MapPrefetch
-from fastloader.dataset.base import MapNode, Node, Parallel, Skipped, callable_of, parallel
+from fastloader.dataset.base import MapNode, Node, Parallel, Skipped, callable_of, is_number, parallel
 from fastloader.dataset.batching import Collate, IterBatch, MapBatch, padding_of, split
 from fastloader.dataset.caching import MemoryCache, WholeCache
 from fastloader.dataset.choosing import Concat, MapOptions, Repeat, Shuffle, Slice
@@ -148,8 +148,8 @@ class Steps(Generic[S]):
 
     def prefetch(self, buffer_size: int | Literal["auto"] = "auto") -> S:
         """Elements made ahead, ``buffer_size`` at most, in a thread of its own; best as the last step."""
-        if buffer_size != "auto":
-            buffer_size = whole("buffer_size", buffer_size, 1, 2**20)
+        if buffer_size != "auto" and (not is_number(buffer_size) or not 1 <= buffer_size <= 2**20):
+            raise ValueError(f"buffer_size={buffer_size!r}: a whole number from 1 to {2**20}, or 'auto'")
         node = self.node
         kind = MapPrefetch if isinstance(node, MapNode) else IterPrefetch
         return cast(S, wrap(kind(node, buffer_size)))  # type: ignore[arg-type]

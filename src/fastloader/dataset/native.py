@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from math import ceil
 from typing import Any
 
@@ -22,6 +23,8 @@ from fastloader.samplers import DENSE, Description, Position
 ENDLESS = 2**62
 AHEAD = 2
 """Batches that are made ahead for each thread, unless ``prefetch`` says otherwise."""
+SAMPLES_AT_ONCE = 4096
+"""Samples that are looked up at once."""
 MOST_PAGES = 64
 """A window of more pages is not kept in memory: its samples are read one by one."""
 
@@ -35,6 +38,7 @@ class NativePlan:
     rows: Rows
     batches: tuple[MapBatch, ...]
     ahead: int | None
+    _known: dict[tuple[int, int], list[NDArray[np.int64]]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def threads(self) -> int:
@@ -43,7 +47,7 @@ class NativePlan:
         own = None if settings.threading is None else settings.threading.private_threadpool_size
         return own or settings.threads or cores()
 
-    @property
+    @cached_property
     def batch_size(self) -> int:
         """Samples of the largest batches."""
         return max(batch.size for batch in self.batches)
@@ -54,11 +58,29 @@ class NativePlan:
         return ENDLESS if length is None else length
 
     def batch(self, epoch: int, number: int) -> NDArray[np.int64]:
-        """The samples of one element."""
-        (group,) = groups(self.node, self.run, epoch, np.array([number], np.int64))
-        assert isinstance(group.node, MapBatch)
-        positions = group.node.positions(group.run, int(group.positions[0]))
-        return self.rows.of(group.node.parent, group.run, group.epoch, positions)
+        """The samples of one element. Those of its neighbours are looked up with them."""
+        at_once = max(1, SAMPLES_AT_ONCE // self.batch_size)
+        block, within = divmod(number, at_once)
+        if (epoch, block) not in self._known:
+            first = block * at_once
+            stop = min(first + at_once, self.num_batches(epoch))
+            found = self._batches(epoch, np.arange(first, stop, dtype=np.int64))
+            self._known.clear()
+            self._known[epoch, block] = found
+        return self._known[epoch, block][within]
+
+    def _batches(self, epoch: int, numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        found = [numbers] * len(numbers)
+        for group in groups(self.node, self.run, epoch, numbers):
+            node = group.node
+            assert isinstance(node, MapBatch)
+            positions = [node.positions(group.run, index) for index in group.positions.tolist()]
+            samples = self.rows.of(node.parent, group.run, group.epoch, np.concatenate(positions))
+            at = 0
+            for where, part in zip(group.asked.tolist(), positions, strict=True):
+                found[where] = samples[at : at + len(part)]
+                at += len(part)
+        return found
 
     def pages_at_once(self, ranks: int) -> int:
         """Those over which the samples are spread that come next, if these are few and most of what is on them."""

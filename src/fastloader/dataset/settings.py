@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from fastloader.loader import LoaderOptions, ThreadingOptions
@@ -35,6 +36,7 @@ class Settings:
         """Those of them that only the native engine knows."""
         return {name: value for name, value in self.given().items() if name in NATIVE}
 
+    @lru_cache(64)  # noqa: B019  settings are few and small
     def over(self, inner: Settings) -> Settings:
         """These, where ``inner``, which is closer to the source, says nothing."""
         return replace(self, **inner.given())
