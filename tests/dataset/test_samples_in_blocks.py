@@ -10,7 +10,7 @@ import pytest
 
 import fastloader as fl
 from fastloader.dataset import blocks
-from fastloader.dataset.threads import Tuned
+from fastloader.dataset.threads import Fixed
 from fastloader.fields import BY_TYPE_ID
 from fastloader.reader import DatasetReader
 from fastloader.testing import identical
@@ -177,13 +177,15 @@ def test_fields_of_ones_own_are_decoded_alone(tmp_path):
         del BY_TYPE_ID[1777]
 
 
-def test_calls_may_move_to_threads_within_a_block(path):
-    """The first elements are made in the caller's thread, from one block; then "auto" goes over to threads."""
+@pytest.mark.parametrize("after", [1, 5, 64, 100])
+def test_calls_that_move_to_threads_leave_the_block(after, path, read):
+    """It gives its samples in order only, and "auto" begins in the caller's thread."""
     dataset = fl.Dataset.from_reader(fl.open(path), "n").map(itself, "auto")
-    for after in (1, 5, 64, 100):
-        iterator = iter(dataset)
-        found = [next(iterator) for _ in range(after)]
-        calls = iterator._cursor._calls
-        assert isinstance(calls._width, Tuned)
-        calls._width.calls = 2
-        assert found + list(iterator) == list(dataset)
+    wanted = list(dataset)
+    iterator = iter(dataset)
+    found = [next(iterator) for _ in range(after)]
+    read["alone"].clear()
+    cursor = iterator._cursor
+    cursor._width = cursor._calls._width = Fixed(2)
+    assert found + list(iterator) == wanted
+    assert sorted(read["alone"]) == list(range(after, COUNT))
