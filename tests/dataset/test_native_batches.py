@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastloader as fl
-from fastloader.dataset.native import NativeCursor, native_plan
+from fastloader.dataset.native import native_plan
 from fastloader.dataset.running import new_run
 
 COUNT = 23
@@ -203,6 +203,14 @@ def test_batches_over_the_end_of_a_pass(readers):
     iterator.close()
 
 
+def test_slices_of_a_reader_are_datasets_too(readers):
+    part = readers[0][20:3:-4]
+    assert [sample["n"] for sample in part] == [20, 16, 12, 8, 4]
+    assert (len(part), part[-1]["n"]) == (5, 4)
+    assert numbers(part.batch(3)) == [[20, 16, 12], [8, 4]]
+    assert "native engine" in part.batch(3).explain()
+
+
 def test_fields_are_chosen_before_reading(readers):
     dataset = fl.Dataset.from_reader(readers[0], ["a", "n"])
     assert set(dataset[0]) == set(next(iter(dataset.batch(3)))) == {"a", "n"}
@@ -219,8 +227,8 @@ def test_the_number_of_threads_is_an_option(readers):
     before = engine_threads()
     iterator = iter(readers[0].batch(2).options(threads=3))
     next(iterator)
+    assert iterator.stats()["engines"][0]["threads"]["native"] == 3
     mine = engine_threads() - before
-    assert len(mine) == 3
     iterator.close()
     assert gone(mine)
 
@@ -246,7 +254,7 @@ def test_prefetch_tells_the_engine_how_far_to_go_ahead(readers):
     batches = readers[0].prefetch(2).batch(4)
     plans = [native_plan(d.node, new_run()) for d in (batches, batches.prefetch(7), batches.take(3).prefetch("auto"))]
     assert [plan.ahead for plan in plans] == [None, 7, None]
-    assert NativeCursor(plans[1], 0, 0)._loader.options.prefetch_factor == -(-7 // plans[1].threads)
+    assert plans[1].loader().options.prefetch_factor == -(-7 // plans[1].threads)
     first = batches.map(itself).prefetch(5).explain().splitlines()[0]
     assert first.split(maxsplit=1) == ["prefetch(5)", "a Python thread of its own, up to 5 elements ahead"]
 

@@ -8,8 +8,9 @@ from typing import Literal
 
 import numpy as np
 
-from fastloader.dataset.base import Cursor, IterNode, MapNode, Node, Place, Run, Settings
+from fastloader.dataset.base import Cursor, IterNode, MapNode, Node, Place, Run
 from fastloader.dataset.indexing import Group, IndexNode, Positions, Segment
+from fastloader.dataset.settings import Settings
 from fastloader.dataset.threads import AUTO_AHEAD, Ahead
 
 Depth = int | Literal["auto"]

@@ -6,85 +6,24 @@ nothing else. Any other is an ``IterNode``. Functions of the user's are called t
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fastloader.dataset.settings import Settings
+from fastloader.dataset.stats import Stats
 from fastloader.errors import ElementError
 from fastloader.samplers import StateError
 
 Place: TypeAlias = Any
 """Where a pass stands: ``None`` at the start, else whole numbers and places of the passes beneath, as tuples."""
 
-OnError = Literal["raise", "skip"]
 Parallel: TypeAlias = int | Literal["auto"] | None
-
-MOST_LISTED = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What ``options`` can set for the steps beneath it; ``None`` where nothing was said."""
-
-    on_error: OnError | None = None
-    threads: int | None = None
-    ahead: int | None = None
-
-    def over(self, inner: Settings) -> Settings:
-        """These, where ``inner``, which is closer to the source, says nothing."""
-        return Settings(
-            self.on_error if inner.on_error is None else inner.on_error,
-            self.threads if inner.threads is None else inner.threads,
-            self.ahead if inner.ahead is None else inner.ahead,
-        )
-
-
-class Stats:
-    """What an iterator has done so far. Several threads count here."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.elements = 0
-        self.waiting = 0.0
-        self.skipped = 0
-        self.listed: list[str] = []
-        self.native = dict.fromkeys(("batches", "samples", "bad_values"), 0)
-        self.loaders: list[Callable[[], dict[str, Any]]] = []
-
-    def skip(self, error: Exception) -> None:
-        """Count an element that was left out."""
-        with self._lock:
-            self.skipped += 1
-            if len(self.listed) < MOST_LISTED:
-                self.listed.append(str(error))
-
-    def settle(self, loader: Callable[[], dict[str, Any]]) -> None:
-        """Take over what a native loader counted, as it ends."""
-        done = loader()
-        with self._lock:
-            self.loaders.remove(loader)
-            self._add(done)
-
-    def _add(self, done: dict[str, Any]) -> None:
-        for name in self.native:
-            self.native[name] += done[name]
-        self.listed += [one["error"] for one in done["bad"]][: MOST_LISTED - len(self.listed)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, with what native loaders have counted until now."""
-        total = Stats()
-        total.native, total.listed = dict(self.native), list(self.listed)
-        for loader in list(self.loaders):
-            total._add(loader())
-        return {
-            "elements": self.elements,
-            "waiting": self.waiting,
-            "skipped": self.skipped + total.native["bad_values"],
-            "bad": total.listed,
-            "native": total.native,
-        }
 
 
 class Skipped(Exception):
@@ -113,12 +52,12 @@ class Run:
     """What all steps of a pass share."""
 
     engine: Engine
-    settings: Settings = Settings()
+    settings: Settings = field(default_factory=Settings)
     stats: Stats = field(default_factory=Stats)
 
     def under(self, settings: Settings) -> Run:
         """The same, with settings that hold for what lies beneath."""
-        return replace(self, settings=self.settings.over(settings))
+        return Run(self.engine, self.settings.over(settings), self.stats)
 
     def start(self, node: Node, epoch: int, place: Place = None) -> Cursor:
         """Begin a pass over a step beneath."""
@@ -147,6 +86,17 @@ def blamed(step: str, number: int, error: BaseException) -> ElementError:
     wrapped = ElementError(f"{type(error).__name__}: {error}", step=step, element=number)
     wrapped.__cause__ = error
     return wrapped
+
+
+class Reach(NamedTuple):
+    """How a pass goes through the elements of the steps beneath.
+
+    ``spread`` neighbours there are what comes next at any time: 1 where they come one after the other, infinity where
+    each may be anywhere. One in ``stride`` of them comes at all.
+    """
+
+    spread: float = 1
+    stride: float = 1
 
 
 class Cursor(ABC):
@@ -184,6 +134,8 @@ class Node(ABC):
 
     transparent: ClassVar[bool] = False
     """Whether positions are those of the step beneath, so that the step may come and go between two runs."""
+    opens: ClassVar[bool] = False
+    """Whether it may bring in datasets that are not known beforehand."""
 
     def parts(self) -> tuple[Node, ...]:
         """The steps it draws from."""
@@ -220,6 +172,8 @@ class MapNode(Node):
 
     calls: ClassVar[Parallel] = None
     """How many threads its own work should be spread over."""
+    streams: ClassVar[bool] = False
+    """Whether it makes passes over what is beneath, though others ask it by random access."""
 
     @abstractmethod
     def length(self, run: Run) -> int | None:
@@ -229,6 +183,10 @@ class MapNode(Node):
     def get(self, run: Run, epoch: int, index: int) -> Any:
         """One element, or ``Skipped``."""
 
+    def lazily(self, run: Run, epoch: int, positions: NDArray[np.int64]) -> list[Callable[[], Any]]:
+        """Functions that make these elements, to be called in order and once: one may work for those behind it too."""
+        return [partial(self.get, run, epoch, index) for index in positions.tolist()]
+
     def endless(self) -> bool:
         """Whether there is no length, told without running anything."""
         return any(part.endless() for part in self.parts() if isinstance(part, MapNode))
@@ -236,6 +194,10 @@ class MapNode(Node):
     def epochal(self) -> bool:
         """Whether passes differ."""
         return any(part.epochal() for part in self.parts() if isinstance(part, MapNode))
+
+    def reach(self, run: Run) -> Reach:
+        """How a pass goes through what this is made of: here, the step's own elements."""
+        return Reach()
 
     def flows(self, run: Run) -> bool:
         """Whether a pass goes through the pass of the step beneath, rather than getting elements one by one."""
@@ -285,13 +247,6 @@ def parallel(name: str, value: Any) -> Parallel:
     if not is_number(value) or value < 1:
         raise ValueError(f"{name}={value!r}: a whole number from 1 up, 'auto' or None")
     return int(value)
-
-
-def one_of(name: str, value: Any, allowed: Any) -> Any:
-    """A word, checked against a ``Literal``."""
-    if value not in get_args(allowed):
-        raise ValueError(f"{name}={value!r}: one of {', '.join(map(repr, get_args(allowed)))}")
-    return value
 
 
 def callable_of(step: str, function: Any) -> Any:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from fastloader.dataset.base import Cursor, IterNode, MapNode, Node, Over, Place, Run, Settings, Skipped, parted
-from fastloader.dataset.indexing import addresses
+from fastloader.dataset.base import Cursor, IterNode, MapNode, Node, Over, Place, Reach, Run, Skipped, blamed, parted
+from fastloader.dataset.indexing import Positions
+from fastloader.dataset.padding import Padding, column, find_misfits, padded
 from fastloader.dataset.rows import Rows, rows_of
-from fastloader.errors import FastLoaderError
+from fastloader.dataset.settings import Settings
+from fastloader.errors import FastLoaderError, ShapeError
+from fastloader.loader.padding import PadSpec
 from fastloader.types import stack
 
 Collate = Callable[[list[Any]], Any]
@@ -44,6 +48,7 @@ class MapBatch(MapNode):
     size: int
     drop_last: bool
     collate: Collate | None
+    padding: Padding | None = None
     _known: dict[Settings, Rows | None] = field(default_factory=dict, init=False, repr=False)
 
     def label(self) -> str:
@@ -60,6 +65,15 @@ class MapBatch(MapNode):
         if length is None:
             return None
         return length // self.size if self.drop_last else -(-length // self.size)
+
+    def padded_as(self, other: MapBatch) -> bool:
+        """Whether rows are padded in the same way."""
+        return self.padding is other.padding or (self.padding is not None and self.padding.same(other.padding))
+
+    def reach(self, run: Run) -> Reach:
+        """A batch is as many elements."""
+        spread, stride = self.parent.reach(run)
+        return Reach(spread, stride * self.size)
 
     def rows(self, run: Run) -> Rows | None:
         """The readers whose samples these are batches of; ``None`` where batches are made by Python."""
@@ -79,33 +93,83 @@ class MapBatch(MapNode):
         """One batch."""
         positions = self.positions(run, index)
         rows = self.rows(run)
-        if rows is not None and rows.settings.on_error != "skip":
+        if rows is not None and self.padding is None and rows.settings.on_error != "skip":
             try:
                 return rows.reader.read_batch(rows.of(self.parent, run, epoch, positions), rows.fields)
             except FastLoaderError as error:
                 raise rows.localise(error) from None
         elements: list[Any] = []
         bad: dict[int, Exception] = {}
-        for row, address in enumerate(addresses(self.parent, run, epoch, positions)):
+        for row, make in enumerate(self.parent.lazily(run, epoch, positions)):
             try:
-                elements.append(address.get())
+                elements.append(make())
             except Skipped as skipped:
                 bad[row] = skipped.error
                 elements.append(None)
-        filling = filled(len(elements), bad)
-        for reason in bad.values():
-            run.stats.skip(reason)
-        if rows is not None:
-            samples = rows.of(self.parent, run, epoch, positions)
-            return rows.reader.read_batch(samples[filling], rows.fields)
-        return run.call("batch", index, self.collate or collate, [elements[row] for row in filling])
+        if rows is None:
+            return put_together(self, run, index, elements, bad)
+        return self._of_rows(run, rows, rows.of(self.parent, run, epoch, positions), elements, bad)
+
+    def _of_rows(
+        self, run: Run, rows: Rows, samples: Positions, elements: list[Any], bad: dict[int, Exception]
+    ) -> dict[str, Any]:
+        """A batch of samples that nothing has changed, as the engine makes it."""
+        layouts = {} if self.padding is None else self.padding.layouts(rows.reader, rows.fields)
+        find_misfits(elements, layouts, bad)
+        for row, error in bad.items():
+            if isinstance(error, ShapeError) and error.sample is None:
+                error.path, error.sample = str(rows.reader.path), int(samples[row])
+                rows.localise(error)
+        filling = without(bad, len(elements), run, rows.settings)
+        names = rows.fields or rows.reader.field_names
+        plain = rows.reader.read_batch(samples[filling], [name for name in names if name not in layouts])
+        batch: dict[str, Any] = {}
+        for name in names:
+            if name in layouts:
+                batch |= column(name, [elements[row][name] for row in filling], layouts[name], ())
+            else:
+                batch[name] = plain[name]
+        return batch
 
 
-def filled(count: int, bad: dict[int, Exception]) -> list[int]:
+def padding_of(node: Node, run: Run, make: Collate | None, spec: PadSpec | Mapping[str, PadSpec]) -> Padding | None:
+    """How a batch over this step is padded, checked: against its fields where it is made natively."""
+    if spec is None:
+        return None
+    if make is not None:
+        raise ValueError(f"batch(pad={spec!r}): collate_fn makes the batch by itself; leave one out")
+    padding = Padding(spec)
+    rows = rows_of([(node, run)])
+    if rows is not None:
+        padding.layouts(rows.reader, rows.fields)
+    else:
+        padding.ways()
+    return padding
+
+
+def put_together(
+    node: MapBatch | IterBatch, run: Run, number: int, elements: list[Any], bad: dict[int, Exception]
+) -> Any:
+    """A batch of elements, by Python; those that are ``bad`` give their place to the next good one."""
+    make, ways = node.collate or collate, {}
+    if node.padding is not None:
+        ways = node.padding.ways()
+        before = set(bad)
+        find_misfits(elements, ways, bad)
+        bad = {row: error if row in before else blamed("batch", number, error) for row, error in bad.items()}
+        make = partial(padded, ways=ways, collate=collate)
+    return run.call("batch", number, make, [elements[row] for row in without(bad, len(elements), run, run.settings)])
+
+
+def without(bad: dict[int, Exception], count: int, run: Run, settings: Settings) -> list[int]:
     """Rows where each bad one has become the next good one, so that batches stay full and ranks in step."""
+    if bad and settings.on_error != "skip":
+        raise bad[min(bad)]
     good = [row for row in range(count) if row not in bad]
     if not good:
         raise bad[0]
+    for reason in bad.values():
+        run.stats.skip(reason)
     where = np.searchsorted(good, np.arange(count)) % len(good)
     return [good[i] for i in where.tolist()]
 
@@ -123,6 +187,7 @@ class IterBatch(IterNode):
     size: int
     drop_last: bool
     collate: Collate | None
+    padding: Padding | None = None
 
     def label(self) -> str:
         """The size, and whether the last may be short."""
@@ -155,7 +220,7 @@ class Batched(Over):
                 raise StopIteration
             self._number += 1
             try:
-                batch = self._run.call("batch", self._number - 1, node.collate or collate, elements)
+                batch = put_together(node, self._run, self._number - 1, elements, {})
             except Skipped as skipped:
                 self._run.stats.skip(skipped.error)
                 continue

@@ -60,6 +60,7 @@ class MemoryCache(MapNode):
 class WholeCache(MapNode):
     """All elements, made in one pass when first needed, in memory or in a file. Then there is random access."""
 
+    streams = True
     parent: Node
     path: Path | None
     _store: Again[Sequence[Any]] = field(default_factory=Again, init=False, repr=False)

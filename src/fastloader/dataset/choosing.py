@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
 from fastloader import kernels
-from fastloader.dataset.base import MapNode, Run, Settings
+from fastloader.dataset.base import MapNode, Reach, Run
 from fastloader.dataset.indexing import Group, IndexNode, Positions, Segment
+from fastloader.dataset.settings import Settings
 from fastloader.samplers.hashing import Stream, fold
 
 
@@ -53,6 +55,11 @@ class Slice(IndexNode):
         start, step = (self.start or 0, self.step or 1) if found is None else (found.start, found.step)
         yield Group(np.arange(len(positions)), self.parent, run, epoch, start + positions * step)
 
+    def reach(self, run: Run) -> Reach:
+        """Fewer of those beneath."""
+        spread, stride = self.parent.reach(run)
+        return Reach(spread, stride * abs(self.step or 1))
+
     def stretches(self) -> bool:
         """If no element is left out in between."""
         return self.step in (None, 1)
@@ -83,6 +90,11 @@ class Shuffle(IndexNode):
     def epochal(self) -> bool:
         """Each pass has an order of its own."""
         return True
+
+    def reach(self, run: Run) -> Reach:
+        """A block, or everything."""
+        spread, stride = self.parent.reach(run)
+        return Reach(inf if self.window is None else spread + self.window * stride, stride)
 
     def down(self, run: Run, epoch: int, positions: Positions) -> Iterator[Group]:
         """The keyed permutation, of everything or block by block."""
@@ -232,7 +244,7 @@ class MapOptions(IndexNode):
 
     def label(self) -> str:
         """The settings that were made."""
-        return options_label(self.settings)
+        return self.settings.label()
 
     def under(self, run: Run) -> Run:
         """With the settings."""
@@ -257,9 +269,3 @@ class MapOptions(IndexNode):
     def segments(self, run: Run, epoch: int, start: int) -> Iterator[Segment]:
         """One."""
         yield Segment(self.parent, epoch, start, None, 0)
-
-
-def options_label(settings: Settings) -> str:
-    """As it was written."""
-    given = {name: getattr(settings, name) for name in ("on_error", "threads")}
-    return f"options({', '.join(f'{name}={value!r}' for name, value in given.items() if value is not None)})"

@@ -4,43 +4,37 @@ from __future__ import annotations
 
 import operator
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, cast, overload
 
 from fastloader.dataset.ahead import IterPrefetch, MapPrefetch
-from fastloader.dataset.base import (
-    MapNode,
-    Node,
-    OnError,
-    Parallel,
-    Settings,
-    Skipped,
-    callable_of,
-    one_of,
-    parallel,
-)
-from fastloader.dataset.batching import Collate, IterBatch, MapBatch, split
+from fastloader.dataset.base import MapNode, Node, Parallel, Skipped, callable_of, is_number, parallel
+from fastloader.dataset.batching import Collate, IterBatch, MapBatch, padding_of, split
 from fastloader.dataset.caching import MemoryCache, WholeCache
 from fastloader.dataset.choosing import Concat, MapOptions, Repeat, Shuffle, Slice
-from fastloader.dataset.filtering import MapFilter
+from fastloader.dataset.filtering import filtered
 from fastloader.dataset.iterator import DatasetIterator
-from fastloader.dataset.joining import Datasets, Interleave, IterConcat, IterZip, MapZip, Mix, Stop, itself
+from fastloader.dataset.joining import Datasets, Interleave, IterConcat, IterZip, MapZip, itself
 from fastloader.dataset.mapping import (
     Call,
     FlatMap,
     IterEnumerate,
-    IterFilter,
     IterMap,
     MapEnumerate,
     MapMap,
     node_within,
 )
-from fastloader.dataset.rows import rows_of
-from fastloader.dataset.running import explained, new_run
+from fastloader.dataset.mixing import Mix, Stop, weights_of
+from fastloader.dataset.running import explained, may_be_native, new_run, without_effect
+from fastloader.dataset.settings import OnError, Settings, checked, one_of
 from fastloader.dataset.sources import FromIterable, FromRange, FromReader, FromSequence, Restart, Restarted
 from fastloader.dataset.streaming import IterOptions, IterRepeat, IterShard, IterShuffle, IterSkip, IterTake
+from fastloader.loader import ThreadingOptions
+from fastloader.loader.padding import PadSpec
+from fastloader.loader.reading import Io
 from fastloader.reader import DatasetReader
 from fastloader.samplers.checks import seed_of, whole
 
@@ -106,33 +100,7 @@ class Steps(Generic[S]):
         ``columns`` names stored fields: the function is then given dictionaries of columns, many rows at once, and
         gives an array of truth values.
         """
-        callable_of("filter", function)
-        node = self.node
-        if not isinstance(node, MapNode) or node.epochal() or node.endless():
-            if ahead or columns is not None:
-                why = "is an iterable"
-                if isinstance(node, MapNode):
-                    why = "has another order in each pass" if node.epochal() else "is endless"
-                what = "ahead=True" if ahead else f"columns={columns!r}"
-                raise ValueError(f"filter({what}): the dataset {why}; filter first, then shuffle or repeat")
-            return wrap(IterFilter(node, function))
-        if columns is not None:
-            if ahead is False:
-                raise ValueError("filter: columns= are gone through ahead; leave out ahead=False")
-            columns = (columns,) if isinstance(columns, str) else tuple(columns)
-            rows = rows_of([(node, new_run())])
-            if rows is None:
-                raise ValueError(
-                    f"filter(columns={list(columns)}): elements must be samples of a reader, unchanged, and these are "
-                    f"{node.label()}; filter by columns first, then map"
-                )
-            unknown = [name for name in columns if name not in rows.reader.field_names]
-            if unknown or not columns:
-                raise ValueError(
-                    f"filter(columns={list(columns)}): unknown {', '.join(unknown) or 'nothing'}; there are "
-                    f"{', '.join(rows.reader.field_names)}"
-                )
-        return wrap(IterFilter(node, function) if ahead is False else MapFilter(node, function, columns))
+        return wrap(filtered(self.node, new_run(), callable_of("filter", function), ahead, columns))
 
     def flat_map(self, function: Callable[[Any], Any]) -> Any:
         """All elements of what ``function`` makes of each: a dataset, or anything to iterate over."""
@@ -154,16 +122,25 @@ class Steps(Generic[S]):
             raise ValueError("shuffle(): an iterable can't be permuted whole; give a buffer_size")
         return cast(S, wrap(IterShuffle(node, window, seed)))
 
-    def batch(self, batch_size: int, drop_last: bool = False, collate_fn: Collate | None = None) -> S:
+    def batch(
+        self,
+        batch_size: int,
+        drop_last: bool = False,
+        collate_fn: Collate | None = None,
+        *,
+        pad: PadSpec | Mapping[str, PadSpec] = None,
+    ) -> S:
         """Batches of ``batch_size`` elements. ``collate_fn`` is given a list of elements and makes the batch.
 
         Without it, dictionaries and tuples are put together by their parts: numbers and arrays of one shape become an
-        array with one more dimension, anything else a list.
+        array with one more dimension, anything else a list. ``pad`` says how parts of different lengths come, as in
+        ``DataLoader``; where elements come through Python, it names them: ``pad={"tokens": "longest"}``.
         """
         node, size = self.node, whole("batch_size", batch_size, 1, 2**32)
         make = None if collate_fn is None else callable_of("batch", collate_fn)
+        padding = padding_of(node, new_run(), make, pad)
         kind = MapBatch if isinstance(node, MapNode) else IterBatch
-        return cast(S, wrap(kind(node, size, bool(drop_last), make)))  # type: ignore[arg-type]
+        return cast(S, wrap(kind(node, size, bool(drop_last), make, padding)))  # type: ignore[arg-type]
 
     def unbatch(self) -> Any:
         """The rows of batches, one by one."""
@@ -171,8 +148,8 @@ class Steps(Generic[S]):
 
     def prefetch(self, buffer_size: int | Literal["auto"] = "auto") -> S:
         """Elements made ahead, ``buffer_size`` at most, in a thread of its own; best as the last step."""
-        if buffer_size != "auto":
-            buffer_size = whole("buffer_size", buffer_size, 1, 2**20)
+        if buffer_size != "auto" and (not is_number(buffer_size) or not 1 <= buffer_size <= 2**20):
+            raise ValueError(f"buffer_size={buffer_size!r}: a whole number from 1 to {2**20}, or 'auto'")
         node = self.node
         kind = MapPrefetch if isinstance(node, MapNode) else IterPrefetch
         return cast(S, wrap(kind(node, buffer_size)))  # type: ignore[arg-type]
@@ -252,11 +229,7 @@ class Steps(Generic[S]):
         that ends begins its next pass. A state can be loaded with other weights.
         """
         nodes = _nodes(self, others)
-        given = tuple(1.0 for _ in nodes) if weights is None else tuple(float(weight) for weight in weights)
-        if len(given) != len(nodes):
-            raise ValueError(f"{len(given)} weights for {len(nodes)} datasets")
-        if not all(0 <= weight < float("inf") for weight in given) or not 0 < sum(given) < float("inf"):
-            raise ValueError(f"weights={list(given)}: finite, not below 0, and not all 0")
+        given = weights_of(weights, len(nodes))
         return wrap(Mix(nodes, given, seed_of(seed), one_of("stop", stop, Stop)))
 
     def cache(self, path: str | os.PathLike[str] | None = None) -> Any:
@@ -271,16 +244,27 @@ class Steps(Generic[S]):
             return wrap(MemoryCache(node))
         return wrap(WholeCache(node, None if path is None else Path(path).absolute()))
 
-    def options(self, *, on_error: OnError | None = None, threads: int | None = None) -> S:
+    def options(
+        self,
+        *,
+        on_error: OnError | None = None,
+        threads: int | None = None,
+        io: Io | None = None,
+        memory_limit: int | str | None = None,
+        auto_tune: bool | None = None,
+        threading: ThreadingOptions | None = None,
+    ) -> S:
         """Settings for all steps before this one, unless they have their own.
 
         ``on_error="skip"`` leaves out elements that can't be made; an iterator's ``stats()`` counts them. ``threads``
-        bounds "auto", and is the number of the native engine's threads.
+        bounds "auto", and is the number of the native engine's threads. ``io``, ``memory_limit``, ``auto_tune`` and
+        ``threading`` are for native engines alone, as in ``DataLoader``: each engine has them for itself. ``explain``
+        says where they have no effect, and iterating warns.
         """
-        if on_error is not None:
-            one_of("on_error", on_error, OnError)
-        settings = Settings(on_error, None if threads is None else whole("threads", threads, 1, 2**10))
+        settings = checked(Settings(on_error, threads, io, memory_limit, auto_tune, threading))
         node = self.node
+        if settings.native() and not may_be_native(node):
+            raise ValueError(f"{settings.label()}: no samples of a reader come before it, so no native engine runs")
         kind = MapOptions if isinstance(node, MapNode) else IterOptions
         return cast(S, wrap(kind(node, settings)))  # type: ignore[arg-type]
 
@@ -288,6 +272,8 @@ class Steps(Generic[S]):
         """A pass: of this epoch, 0 if none is given, or from where ``state`` was saved."""
         if epoch is not None and state is not None:
             raise ValueError(f"iterate: a state knows its epoch; leave out epoch={epoch}")
+        for idle in without_effect(self.node):
+            warnings.warn(f"{idle} has no effect: no native engine runs there, as explain() shows", stacklevel=3)
         return DatasetIterator(self.node, epoch or 0, state)
 
     def explain(self) -> str:

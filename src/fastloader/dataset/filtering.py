@@ -1,8 +1,8 @@
-"""A filter resolved ahead: the positions of what it keeps, found once, so that length and shards are known."""
+"""``filter``; where it can be resolved ahead, the positions of what it keeps are found once, and there is a length."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.dataset.base import MapNode, Run, Skipped, blamed, name_of
+from fastloader.dataset.base import MapNode, Node, Reach, Run, Skipped, blamed, name_of
 from fastloader.dataset.indexing import Group, IndexNode, Positions
+from fastloader.dataset.mapping import IterFilter
 from fastloader.dataset.once import Once
 from fastloader.dataset.rows import rows_of
 from fastloader.samplers.checks import checksum, frozen
@@ -19,10 +20,47 @@ from fastloader.samplers.checks import checksum, frozen
 ROWS_AT_ONCE = 65_536
 
 
+def filtered(
+    node: Node,
+    run: Run,
+    function: Callable[[Any], Any],
+    ahead: bool | None,
+    columns: str | Sequence[str] | None,
+) -> Node:
+    """The step, checked: resolved ahead where that is asked for, or possible and not refused."""
+    if not isinstance(node, MapNode) or node.epochal() or node.endless():
+        if ahead or columns is not None:
+            why = "is an iterable"
+            if isinstance(node, MapNode):
+                why = "has another order in each pass" if node.epochal() else "is endless"
+            what = "ahead=True" if ahead else f"columns={columns!r}"
+            raise ValueError(f"filter({what}): the dataset {why}; filter first, then shuffle or repeat")
+        return IterFilter(node, function)
+    if columns is None:
+        return IterFilter(node, function) if ahead is False else MapFilter(node, function)
+    if ahead is False:
+        raise ValueError("filter: columns= are gone through ahead; leave out ahead=False")
+    columns = (columns,) if isinstance(columns, str) else tuple(columns)
+    rows = rows_of([(node, run)])
+    if rows is None:
+        raise ValueError(
+            f"filter(columns={list(columns)}): elements must be samples of a reader, unchanged, and these are "
+            f"{node.label()}; filter by columns first, then map"
+        )
+    unknown = [name for name in columns if name not in rows.reader.field_names]
+    if unknown or not columns:
+        raise ValueError(
+            f"filter(columns={list(columns)}): unknown {', '.join(unknown) or 'nothing'}; there are "
+            f"{', '.join(rows.reader.field_names)}"
+        )
+    return MapFilter(node, function, columns)
+
+
 @dataclass(frozen=True, eq=False)
 class MapFilter(IndexNode):
     """The elements a function says yes to. With ``columns`` it is given stored columns, many rows at once."""
 
+    streams = True
     parent: MapNode
     function: Callable[[Any], Any]
     columns: tuple[str, ...] | None = None
@@ -51,6 +89,11 @@ class MapFilter(IndexNode):
     def length(self, run: Run) -> int:
         """How many are kept."""
         return len(self.found(run))
+
+    def reach(self, run: Run) -> Reach:
+        """Fewer of those beneath."""
+        spread, stride = self.parent.reach(run)
+        return Reach(spread, stride * (self.parent.length(run) or 0) / max(1, len(self.found(run))))
 
     def down(self, run: Run, epoch: int, positions: Positions) -> Iterator[Group]:
         """A look into the list."""

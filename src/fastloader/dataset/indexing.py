@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.dataset.base import Cursor, MapNode, Node, Run, Skipped
+from fastloader.dataset.base import Cursor, MapNode, Node, Reach, Run, Skipped
 from fastloader.dataset.threads import InOrder, width_of
 
 Positions = NDArray[np.int64]
@@ -52,9 +52,23 @@ class IndexNode(MapNode):
         """The elements from ``start`` on as such stretches."""
         raise NotImplementedError(f"{type(self).__name__} has no stretches")
 
+    def reach(self, run: Run) -> Reach:
+        """That of what is beneath."""
+        return widest(part.reach(self.under(run)) for part in self.parts() if isinstance(part, MapNode))
+
     def get(self, run: Run, epoch: int, index: int) -> Any:
         """The element of the step beneath."""
         return addresses(self, run, epoch, np.array([index], np.int64))[0].get()
+
+    def lazily(self, run: Run, epoch: int, positions: Positions) -> list[Callable[[], Any]]:
+        """Those of the steps beneath."""
+        found: list[Any] = [None] * len(positions)
+        for group in groups(self, run, epoch, positions):
+            for where, make in zip(
+                group.asked.tolist(), group.node.lazily(group.run, group.epoch, group.positions), strict=True
+            ):
+                found[where] = make
+        return found
 
     def under(self, run: Run) -> Run:
         """The run as it is for the steps beneath."""
@@ -69,6 +83,12 @@ class IndexNode(MapNode):
         """One stretch after the other."""
         run = self.under(run)
         return Stretches(run, self.segments(run, epoch, start), start)
+
+
+def widest(found: Iterable[Reach]) -> Reach:
+    """Of several passes, what holds for all."""
+    spreads, strides = zip(*found, strict=True)
+    return Reach(max(spreads), max(strides))
 
 
 class Address(NamedTuple):
@@ -120,19 +140,28 @@ class OneByOne(Cursor):
         self._node, self._run, self._epoch = node, run, epoch
         self._length = node.length(run)
         self._next = start
-        self._known: list[Address] = []
-        self._calls = InOrder(self._pull, Address.get, width_of(calls_of(node), run.settings.threads))
+        self._known: list[Callable[[], Any]] = []
+        self._lazy = False
+        self._width = width_of(calls_of(node), run.settings.threads)
+        self._calls = InOrder(self._pull, _called, self._width)
 
-    def _pull(self) -> tuple[Address, int]:
+    def _pull(self) -> tuple[Callable[[], Any], int]:
+        if self._lazy and self._width.calls:  # those must come in order
+            self._known = []
         if not self._known:
             stop = self._next + BLOCK if self._length is None else min(self._next + BLOCK, self._length)
             if stop <= self._next:
                 raise StopIteration
             positions = np.arange(self._next, stop, dtype=np.int64)
-            self._known = addresses(self._node, self._run, self._epoch, positions)[::-1]
-        address = self._known.pop()
+            self._lazy = not self._width.calls
+            if not self._lazy:  # each is made on its own, in any thread
+                each = addresses(self._node, self._run, self._epoch, positions)
+                self._known = [address.get for address in reversed(each)]
+            else:
+                self._known = self._node.lazily(self._run, self._epoch, positions)[::-1]
+        make = self._known.pop()
         self._next += 1
-        return address, self._next
+        return make, self._next
 
     def __next__(self) -> Any:
         while True:
@@ -147,6 +176,10 @@ class OneByOne(Cursor):
     def close(self, wait: bool = True) -> None:
         """End the threads."""
         self._calls.close(wait)
+
+
+def _called(make: Callable[[], Any]) -> Any:
+    return make()
 
 
 def calls_of(node: Node) -> Any:

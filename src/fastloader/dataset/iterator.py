@@ -117,7 +117,12 @@ class DatasetIterator(Iterator[Any]):
             raise StateError(f"in the state, {error}") from error
 
     def stats(self) -> dict[str, Any]:
-        """What was done: elements given, seconds spent waiting for them, what was skipped and why, native batches."""
+        """What was done, ready for JSON.
+
+        ``elements`` given, seconds spent ``waiting`` for them, how many were ``skipped``, and the first thousand that
+        were ``bad``. ``native``: batches, samples and bad values of native engines. ``engines``: for each of these, the
+        last few that ended included, what ``DataLoader.stats`` tells.
+        """
         return self._run.stats.to_dict()
 
     def close(self) -> None:
@@ -129,6 +134,7 @@ class DatasetIterator(Iterator[Any]):
         cursor, self._cursor = self._cursor, None
         if cursor is not None and self._process == os.getpid():
             cursor.close(wait)
+            self._run.stats.loaders.end()
 
     def __enter__(self) -> DatasetIterator:
         return self

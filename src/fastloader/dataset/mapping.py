@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastloader.dataset.base import (
     Cursor,
@@ -92,6 +94,16 @@ class MapMap(MapNode):
     def get(self, run: Run, epoch: int, index: int) -> Any:
         """The function of one element."""
         return self.call(run, epoch, index, self.parent.get(run, epoch, index))
+
+    def lazily(self, run: Run, epoch: int, positions: NDArray[np.int64]) -> list[Callable[[], Any]]:
+        """The function of each."""
+        return [
+            partial(self._of, run, epoch, index, make)
+            for index, make in zip(positions.tolist(), self.parent.lazily(run, epoch, positions), strict=True)
+        ]
+
+    def _of(self, run: Run, epoch: int, index: int, make: Callable[[], Any]) -> Any:
+        return self.call(run, epoch, index, make())
 
     def flows(self, run: Run) -> bool:
         """Where elements are made ahead."""
@@ -211,6 +223,11 @@ class FlatMap(IterNode):
     function: Callable[[Any], Any]
     name: str = "flat_map"
 
+    @property
+    def opens(self) -> bool:  # type: ignore[override]
+        """What the function makes may be datasets."""
+        return self.name != "unbatch"
+
     def label(self) -> str:
         """Without the function."""
         return f"{self.name}()"
@@ -323,6 +340,16 @@ class MapEnumerate(MapNode):
     def get(self, run: Run, epoch: int, index: int) -> Any:
         """Number and element."""
         return self.start + index, self.parent.get(run, epoch, index)
+
+    def lazily(self, run: Run, epoch: int, positions: NDArray[np.int64]) -> list[Callable[[], Any]]:
+        """The number with each."""
+        return [
+            partial(self._with, index, make)
+            for index, make in zip(positions.tolist(), self.parent.lazily(run, epoch, positions), strict=True)
+        ]
+
+    def _with(self, index: int, make: Callable[[], Any]) -> Any:
+        return self.start + index, make()
 
     def flows(self, run: Run) -> bool:
         """Where elements are made ahead."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import Any, overload
 
 from fastloader.dataset.base import Node
 from fastloader.dataset.dataset import MapDataset, Steps
 from fastloader.dataset.iterator import DatasetIterator
 from fastloader.dataset.sources import FromReader
 from fastloader.reader import DatasetReader
+from fastloader.types import Key, Sample
 
 
 class ReaderDataset(DatasetReader, Steps[MapDataset]):
@@ -21,6 +23,13 @@ class ReaderDataset(DatasetReader, Steps[MapDataset]):
 
     def __iter__(self) -> DatasetIterator:
         return self.iterate()
+
+    @overload  # type: ignore[override]  # a dataset has all that is asked of a slice
+    def __getitem__(self, index: int | Key) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> MapDataset: ...
+    def __getitem__(self, index: int | Key | slice) -> Any:
+        return MapDataset(self.node)[index] if isinstance(index, slice) else self.read_sample(index)
 
 
 def open_dataset(path: str | os.PathLike[str]) -> ReaderDataset:

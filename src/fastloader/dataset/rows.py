@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fastloader.dataset.base import MapNode, Node, Run, Settings
+from fastloader.dataset.base import MapNode, Node, Run
 from fastloader.dataset.indexing import Positions, groups, leaves
+from fastloader.dataset.settings import Settings
 from fastloader.dataset.sources import FromReader
 from fastloader.errors import FastLoaderError
 from fastloader.formats.fld import Dataset

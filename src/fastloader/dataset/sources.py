@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from types import GeneratorType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fastloader.dataset.base import Cursor, IterNode, MapNode, Place, Run, blamed, name_of, position
+from fastloader.dataset.blocks import Blocks
+from fastloader.dataset.once import Again
 from fastloader.errors import FastLoaderError
 from fastloader.reader import DatasetReader
 
@@ -19,6 +25,7 @@ class FromReader(MapNode):
 
     reader: DatasetReader
     fields: tuple[str, ...] | None = None
+    _blocks: Again[Blocks] = field(default_factory=Again, init=False, repr=False)
 
     def label(self) -> str:
         """How many samples; the file may have moved."""
@@ -34,6 +41,11 @@ class FromReader(MapNode):
             return self.reader.read_sample(index, self.fields)
         except FastLoaderError as error:
             raise run.bad(error) from error
+
+    def lazily(self, run: Run, epoch: int, positions: NDArray[np.int64]) -> list[Callable[[], Any]]:
+        """Samples read in blocks."""
+        blocks = self._blocks.get(None, lambda: Blocks(self.reader, self.fields))
+        return blocks.lazily(positions, partial(self.get, run, epoch))
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fastloader.dataset.base import Cursor, IterNode, Node, Over, Place, Run, Settings, parted
-from fastloader.dataset.choosing import block_seed, options_label, permuted, shuffle_label
+from fastloader.dataset.base import Cursor, IterNode, Node, Over, Place, Run, parted
+from fastloader.dataset.choosing import block_seed, permuted, shuffle_label
+from fastloader.dataset.settings import Settings
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,12 +232,16 @@ class IterOptions(IterNode):
 
     def label(self) -> str:
         """The settings that were made."""
-        return options_label(self.settings)
+        return self.settings.label()
 
     def signature(self, run: Run) -> str:
         """That of what is beneath, under the settings."""
-        return super().signature(run.under(self.settings))
+        return super().signature(self.under(run))
+
+    def under(self, run: Run) -> Run:
+        """With the settings."""
+        return run.under(self.settings)
 
     def cursor(self, run: Run, epoch: int, place: Place) -> Cursor:
         """The pass beneath."""
-        return run.under(self.settings).start(self.parent, epoch, place)
+        return self.under(run).start(self.parent, epoch, place)

@@ -179,14 +179,7 @@ class LoaderOptions:
 
     def reading(self, dataset: Dataset, fields: Sequence[Field], plan: Plan) -> Reading:
         """How the bytes of these fields come into memory."""
-        order = plan.order if isinstance(plan, Schedule) else None
-        if isinstance(order, Subset) and len(order) >= dataset.num_samples // 4:  # of fewer, whole pages are too much
-            order = order.order
-        habit = Habit()
-        if isinstance(order, QuasiRandom):
-            habit = Habit(self.window)
-        elif isinstance(order, Sequential) and isinstance(plan, Schedule) and plan.world_size == 1:
-            habit = Habit(1)
+        habit = Habit(plan.pages_at_once())
         payloads = sum(field.has_payload for field in fields)
         return plan_reading(self.io, dataset, habit, self.batch_size, self.ahead, payloads, self.memory_bytes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal, TypeAlias
@@ -49,6 +49,8 @@ class Pad:
 
 PadSpec: TypeAlias = Literal["list", "ragged", "longest"] | int | Pad | None
 """How a field's samples come: as they are, joined, or padded."""
+Way: TypeAlias = Pad | Literal["ragged"]
+"""The same, where they don't come as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,7 @@ class Padded:
 def layouts(pad: PadSpec | Mapping[str, PadSpec], fields: Mapping[str, Field]) -> dict[str, Layout]:
     """The layout of each field that has one. ``fields`` are those to be loaded."""
     if not isinstance(pad, Mapping):
-        spec = _normal("pad", pad)
+        spec = way_of("pad", pad)
         found = {name: spec for name, field in fields.items() if spec and _decoder(field).elements} if spec else {}
         if spec and not found:
             raise ValueError(f"pad={pad!r}: none of the fields loaded varies in length; {_paddable(fields)}")
@@ -170,16 +172,22 @@ def layouts(pad: PadSpec | Mapping[str, PadSpec], fields: Mapping[str, Field]) -
         unknown = [name for name in pad if name not in fields]
         if unknown:
             raise ValueError(f"pad for unknown fields {', '.join(unknown)}; there are {', '.join(fields)}")
-        found = {name: spec for name, given in pad.items() if (spec := _normal(f"pad for {name!r}", given))}
+        found = {name: spec for name, given in pad.items() if (spec := way_of(f"pad for {name!r}", given))}
     made = {name: _layout(name, fields, spec) for name, spec in found.items()}
     for name, layout in made.items():
-        for beside in layout.names(name):
-            if beside in fields:
-                raise ValueError(f"pad for {name!r} also gives {beside!r}, and a field has that name; leave one out")
+        check_names(name, layout, fields)
     return made
 
 
-def _normal(what: str, spec: PadSpec) -> Pad | Literal["ragged"] | None:
+def check_names(name: str, layout: Layout, others: Collection[str]) -> None:
+    """Raise where what comes beside a field is called as another one is."""
+    for beside in layout.names(name):
+        if beside in others:
+            raise ValueError(f"pad for {name!r} also gives {beside!r}, and a field has that name; leave one out")
+
+
+def way_of(what: str, spec: PadSpec) -> Way | None:
+    """A checked way to lay out samples; ``None`` for "list"."""
     if spec is None or isinstance(spec, Pad):
         return spec
     if isinstance(spec, str) and spec in ("list", "ragged", "longest"):
@@ -189,16 +197,21 @@ def _normal(what: str, spec: PadSpec) -> Pad | Literal["ragged"] | None:
     raise ValueError(f"{what}={spec!r}: None, 'list', 'ragged', 'longest', a length, or a fastloader.Pad")
 
 
-def _layout(name: str, fields: Mapping[str, Field], spec: Pad | Literal["ragged"]) -> Layout:
+def _layout(name: str, fields: Mapping[str, Field], way: Way) -> Layout:
     elements = _decoder(fields[name]).elements
     if elements is None:
         raise ValueError(f"pad for {name!r}: {_why_not(fields[name])}; {_paddable(fields)}")
+    return layout_of(name, elements, way)
+
+
+def layout_of(name: str, elements: Elements, way: Way) -> Layout:
+    """What becomes of elements laid out in this way."""
     if elements.dtype.itemsize > LARGEST_ITEM:  # options can claim any type
         raise FormatError(
             f"an item of {elements.dtype.itemsize} bytes is too large to be padded or joined",
             field=name, hint="leave the field out of pad=",
         )  # fmt: skip
-    pad = None if spec == "ragged" else spec
+    pad = None if way == "ragged" else way
     value = 0 if pad is None else pad.value
     if type(value) is int and value == 0:
         return Layout(elements, pad, np.zeros((), elements.dtype).tobytes())

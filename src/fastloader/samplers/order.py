@@ -19,7 +19,8 @@ Description = dict[str, int | str]
 class Order(Protocol):
     """Which sample comes at which position of an epoch.
 
-    A ``describe(epoch)`` method as the orders here have it is welcome: saved positions are then checked against it.
+    Two more methods are welcome, as the orders here have them: ``describe(epoch)``, against which saved positions are
+    checked, and ``pages_at_once(ranks)``, which tells a loader what to read.
     """
 
     def __len__(self) -> int:
@@ -44,6 +45,10 @@ class Sequential:
     def samples(self, epoch: int, first: int, count: int) -> NDArray[np.int64]:
         """The positions themselves."""
         return positions(self.length, first, count)
+
+    def pages_at_once(self, ranks: int) -> int:
+        """One page after the other, if neighbours are not dealt to others."""
+        return 1 if ranks == 1 else 0
 
     def describe(self, epoch: int | None = None) -> Description:
         """Kind and length."""
@@ -85,3 +90,8 @@ def describe(order: Any, epoch: int | None = None) -> Description:
         return description
     length = len(order) if hasattr(order, "__len__") else order.num_batches(epoch or 0)
     return {"kind": type(order).__qualname__, "length": length}
+
+
+def pages_at_once(order: Any, ranks: int = 1) -> int:
+    """How each of ``ranks`` goes through the files: so many pages at a time and all of each, or (0) here and there."""
+    return int(order.pages_at_once(ranks)) if hasattr(order, "pages_at_once") else 0

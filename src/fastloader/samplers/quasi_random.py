@@ -189,6 +189,10 @@ class QuasiRandom:
         windows.append(np.array([self._length]))
         return _Layout(frozen(pages), frozen(edges), frozen(np.concatenate(windows)))
 
+    def pages_at_once(self, ranks: int) -> int:
+        """The pages of a window."""
+        return self.window
+
     def describe(self, epoch: int | None = None) -> Description:
         """All options; the pages by their checksum."""
         end = int(self.pages.first[-1] + self.pages.count[-1]) if len(self.pages) else 0

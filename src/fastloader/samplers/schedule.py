@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastloader.samplers.buckets import BatchOrder
 from fastloader.samplers.checks import whole
-from fastloader.samplers.order import Description, Order, describe
+from fastloader.samplers.order import Description, Order, describe, pages_at_once
 from fastloader.samplers.world import checked
 
 Remainder = Literal["drop", "pad", "uneven"]
@@ -31,6 +31,9 @@ class Plan(Protocol):
 
     def done_after(self, step: int, done: int = 0, epoch: int = 0) -> int:
         """What ``done`` is when all ranks have finished this step."""
+
+    def pages_at_once(self) -> int:
+        """How this rank goes through the files: so many pages at a time and all of each, or (0) here and there."""
 
     def describe(self, epoch: int | None = None) -> Description:
         """The order's description, to be saved with a position."""
@@ -146,6 +149,10 @@ class Schedule:
         """Samples of the epoch consumed when all ranks have finished this step; repeated ones don't count."""
         return done + self._dealing.consumed(_left(len(self.order), done), step)
 
+    def pages_at_once(self) -> int:
+        """What the order says."""
+        return pages_at_once(self.order, self.world_size)
+
     def describe(self, epoch: int | None = None) -> Description:
         """The order's description; batch size and world may change between saving and restoring."""
         return describe(self.order, epoch)
@@ -183,6 +190,10 @@ class BatchSchedule:
     def done_after(self, step: int, done: int = 0, epoch: int = 0) -> int:
         """Batches of the epoch consumed when all ranks have finished this step."""
         return done + self._dealing.consumed(_left(self.order.num_batches(epoch), done), step)
+
+    def pages_at_once(self) -> int:
+        """What the order says."""
+        return pages_at_once(self.order, self.world_size)
 
     def describe(self, epoch: int | None = None) -> Description:
         """The order's description."""

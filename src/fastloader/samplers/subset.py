@@ -8,7 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader.samplers.checks import Integers, checksum, inside, integers, one_dimension
-from fastloader.samplers.order import Description, Order, Sequential, describe
+from fastloader.samplers.order import Description, Order, Sequential, describe, pages_at_once
+
+DENSE = 4
+"""Where fewer than one sample in so many is wanted, whole pages are too much to read."""
 
 
 def as_indices(values: Integers, length: int) -> NDArray[np.int64]:
@@ -54,6 +57,12 @@ class Subset:
         """What the inner order picks among the indices."""
         assert self.order is not None
         return self.indices[self.order.samples(epoch, first, count)]
+
+    def pages_at_once(self, ranks: int) -> int:
+        """As the inner order does, unless pages were read for the sake of a few samples, or again and again."""
+        if DENSE * len(self) < self.length or np.any(self.indices[1:] < self.indices[:-1]):
+            return 0
+        return pages_at_once(self.order, ranks)
 
     def describe(self, epoch: int | None = None) -> Description:
         """The inner order's description, and which samples it is about."""

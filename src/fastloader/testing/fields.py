@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fastloader.dataset import open_dataset
 from fastloader.errors import SampleError
 from fastloader.fields import Field
 from fastloader.formats.fld import Dataset
@@ -131,6 +132,16 @@ class FieldContract:
                 item = row(batch, position)
                 assert (item is None) == (single[i] is None), f"sample {i} is missing in one way of reading it only"
                 assert agree(single[i], item), f"sample {i}: alone {single[i]!r}, in a batch {item!r}"
+
+    def test_a_dataset_reads_in_blocks_what_comes_alone(self, field: Field, tmp_path: Path) -> None:
+        """The same types, too: numbers stay Python's."""
+        values = self.values(field)
+        for name, given in (("all", values), ("some", [*values, None]), ("one", [values[0]] * 3), ("none", [None] * 3)):
+            reader = write(tmp_path / f"{name}.fld", field, given)
+            single = [reader.read_sample(i) for i in range(len(reader))]
+            for dataset in (open_dataset(reader.path), open_dataset(reader.path).batch(2, collate_fn=list).unbatch()):
+                found = list(dataset)
+                assert all(map(identical, single, found)), f"alone {single!r}, in blocks {found!r}"
 
     def test_the_same_bytes_each_time(self, field: Field, tmp_path: Path) -> None:
         """Whoever encodes, and however often."""
