@@ -3,6 +3,7 @@
 // where the size is only known inside.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -524,8 +525,46 @@ fl::ReadOptions read_options(const IoOptions& given) {
 
 // Payloads as elements: bytes of one, what metadata states, length, multiple, whether to truncate, the item that fills.
 using ElementsTuple = std::tuple<std::size_t, int, std::uint64_t, std::uint64_t, bool, nb::bytes>;
-// Kind, metadata's size, row's size, kind of image, elements.
-using PlanTuple = std::tuple<int, std::size_t, std::size_t, int, std::optional<ElementsTuple>>;
+// A step of a program: kind, number of the op, height, width, filter, four numbers.
+using StepTuple = std::tuple<int, std::uint32_t, std::uint32_t, std::uint32_t, int, std::array<double, 4>>;
+// How images are stored, whether seekable, the shape of raw ones, the steps, height, width and channels of the result,
+// its element and layout, scale and bias of each channel, the seed.
+struct BoundProgram {
+    BoundProgram(int stored, bool seekable, std::tuple<std::uint32_t, std::uint32_t, std::uint32_t> raw,
+                 const std::vector<StepTuple>& steps,
+                 std::tuple<std::uint32_t, std::uint32_t, std::uint32_t> result, int element, int layout,
+                 std::array<float, 4> scale, std::array<float, 4> bias, std::uint64_t seed) {
+        auto made = std::make_shared<fl::Program>();
+        if (stored < 0 || stored > static_cast<int>(fl::StoredKind::raw)) throw nb::value_error("no such kind of image");
+        if (element < 0 || element > static_cast<int>(fl::Element::float32)) throw nb::value_error("no such element");
+        if (layout < 0 || layout > static_cast<int>(fl::Layout::chw)) throw nb::value_error("no such layout");
+        made->stored = static_cast<fl::StoredKind>(stored);
+        made->seekable = seekable;
+        made->raw = {std::get<0>(raw), std::get<1>(raw), std::get<2>(raw), 8};
+        for (const auto& [kind, op, height, width, filter, numbers] : steps) {
+            if (kind < 0 || kind > static_cast<int>(fl::ProgramStep::Kind::flip_down)) throw nb::value_error("no such step");
+            if (filter < 0 || filter > static_cast<int>(fl::Filter::lanczos)) throw nb::value_error("no such filter");
+            fl::ProgramStep step;
+            step.kind = static_cast<fl::ProgramStep::Kind>(kind);
+            step.op = op;
+            step.height = height;
+            step.width = width;
+            step.filter = static_cast<fl::Filter>(filter);
+            step.numbers = numbers;
+            made->steps.push_back(step);
+        }
+        made->height = std::get<0>(result);
+        made->width = std::get<1>(result);
+        made->cast = {static_cast<fl::Element>(element), static_cast<fl::Layout>(layout), std::get<2>(result), scale, bias, false};
+        made->seed = seed;
+        fl::check_program(*made);
+        program = made;
+    }
+    std::shared_ptr<const fl::Program> program;
+};
+
+// Kind, metadata's size, row's size, kind of image, elements, program.
+using PlanTuple = std::tuple<int, std::size_t, std::size_t, int, std::optional<ElementsTuple>, const BoundProgram*>;
 
 fl::Elements elements_of(const ElementsTuple& given, std::size_t metadata_size) {
     const auto& [bytes, stated, length, multiple, truncate, fill] = given;
@@ -550,14 +589,21 @@ struct BoundEngine {
     static std::vector<fl::ColumnPlan> plans(const std::vector<PlanTuple>& columns) {
         using Kind = fl::ColumnPlan::Kind;
         std::vector<fl::ColumnPlan> plans;
-        for (const auto& [kind, metadata_size, row_bytes, image, elements] : columns) {
-            if (kind < 0 || kind > static_cast<int>(Kind::padded)) throw nb::value_error("no such plan");
+        for (const auto& [kind, metadata_size, row_bytes, image, elements, program] : columns) {
+            if (kind < 0 || kind > static_cast<int>(Kind::program)) throw nb::value_error("no such plan");
             const auto plan = static_cast<Kind>(kind);
             if (plan == Kind::image && metadata_size != sizeof(fl::ImageShape))
                 throw nb::value_error("an image's metadata is its shape");
             if (elements ? plan != Kind::ragged && plan != Kind::padded : plan == Kind::padded)
                 throw nb::value_error("elements are padded or ragged");
-            plans.push_back({plan, metadata_size, row_bytes, kind_of(image), {}});
+            if ((plan == Kind::program) != (program != nullptr)) throw nb::value_error("a program has one plan");
+            plans.push_back({plan, metadata_size, row_bytes, kind_of(image), {}, {}});
+            if (program) {
+                plans.back().program = program->program;
+                plans.back().row_bytes = program->program->row_bytes();
+                if (metadata_size != (program->program->stored == fl::StoredKind::raw ? 0 : sizeof(fl::ImageShape)))
+                    throw nb::value_error("an image's metadata is its shape");
+            }
             if (elements) plans.back().elements = elements_of(*elements, metadata_size);
         }
         return plans;
@@ -588,7 +634,7 @@ nb::tuple to_python(const fl::FinishedBatch& batch, const std::vector<fl::Column
             plan.metadata_size ? slot_array(batch.slot, column.metadata.data(), batch.samples * plan.metadata_size)
                                : none,
             rows ? none : slot_array(batch.slot, column.data.data(), column.size),
-            rows || plan.kind == fl::ColumnPlan::Kind::fixed
+            rows || plan.kind == fl::ColumnPlan::Kind::fixed || plan.kind == fl::ColumnPlan::Kind::program
                 ? none
                 : slot_array(batch.slot, column.offsets.data(), column.offsets.size()),
             all ? none : slot_array(batch.slot, column.valid.data(), column.valid.size())));
@@ -601,6 +647,28 @@ nb::tuple to_python(const fl::FinishedBatch& batch, const std::vector<fl::Column
 }
 
 double seconds(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
+
+void bind_programs(nb::module_& m) {
+    nb::class_<BoundProgram>(m, "Program")
+        .def(nb::init<int, bool, std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, const std::vector<StepTuple>&,
+                      std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, int, int, std::array<float, 4>,
+                      std::array<float, 4>, std::uint64_t>(),
+             "stored"_a, "seekable"_a, "raw"_a, "steps"_a, "result"_a, "element"_a, "layout"_a, "scale"_a, "bias"_a,
+             "seed"_a)
+        .def_prop_ro("row_bytes", [](const BoundProgram& p) { return p.program->row_bytes(); })
+        .def("run", [](const BoundProgram& p, nb::object payload, nb::object shape, std::uint64_t epoch,
+                       std::uint64_t sample, nb::object out) {
+            Buffer data(payload), shapes(shape);
+            MutableBuffer to(out);
+            const auto stored = shapes.as<fl::ImageShape>();
+            if (stored.size() != 1) throw nb::value_error("one shape of four uint32");
+            if (to.bytes().size() != p.program->row_bytes()) throw nb::value_error("the output has the wrong size");
+            nb::gil_scoped_release release;
+            thread_local fl::ProgramRunner runner;
+            runner.run(*p.program, data.bytes(), stored[0], epoch, sample, to.bytes());
+        }, "payload"_a, "shape"_a, "epoch"_a, "sample"_a, "out"_a,
+           nb::sig("def run(self, payload: Buffer, shape: Buffer, epoch: int, sample: int, out: Buffer) -> None"));
+}
 
 void bind_engine(nb::module_& m) {
     nb::class_<BoundEngine>(m, "Engine")
@@ -630,7 +698,8 @@ void bind_engine(nb::module_& m) {
         }, "columns"_a, "file"_a = std::tuple<std::string, std::uint64_t, std::uint64_t>{},
            nb::sig("def add_source(self, columns: list[tuple[Table | None, Table | None, Payloads | None]], "
                    "file: tuple[str, int, int] = ('', 0, 0)) -> int"))
-        .def("submit", [](BoundEngine& e, nb::object which, nb::object rows, bool fill) {
+        .def("submit", [](BoundEngine& e, nb::object which, nb::object rows, bool fill, std::uint64_t epoch,
+                          nb::object samples) {
             Buffer given(rows);
             const auto numbers = given.as<std::int64_t>();
             std::vector<std::int32_t> sources;
@@ -639,9 +708,16 @@ void bind_engine(nb::module_& m) {
                 const auto span = buffer.as<std::int32_t>();
                 sources.assign(span.begin(), span.end());
             }
-            return e.engine.submit(std::move(sources), {numbers.begin(), numbers.end()}, fill);
-        }, "which"_a.none(), "rows"_a, "fill"_a = true,
-           nb::sig("def submit(self, which: Buffer | None, rows: Buffer, fill: bool = True) -> int"))
+            std::vector<std::int64_t> names;
+            if (!samples.is_none()) {
+                Buffer buffer(samples);
+                const auto span = buffer.as<std::int64_t>();
+                names.assign(span.begin(), span.end());
+            }
+            return e.engine.submit(std::move(sources), {numbers.begin(), numbers.end()}, fill, epoch, std::move(names));
+        }, "which"_a.none(), "rows"_a, "fill"_a = true, "epoch"_a = 0, "samples"_a.none() = nb::none(),
+           nb::sig("def submit(self, which: Buffer | None, rows: Buffer, fill: bool = True, epoch: int = 0, "
+                   "samples: Buffer | None = None) -> int"))
         .def("fill", [](BoundEngine& e, std::uint64_t ticket) {
             nb::gil_scoped_release release;
             e.engine.fill(ticket);
@@ -1085,6 +1161,7 @@ NB_MODULE(_native, m) {
     bind_payloads(m);
     bind_images(m);
     bind_keys(m);
+    bind_programs(m);
     bind_engine(m);
     bind_reads(m);
     bind_orders(m);

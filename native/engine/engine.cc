@@ -32,6 +32,8 @@ struct Engine::Job {
     std::uint64_t ticket = 0;
     std::vector<std::int32_t> which;
     std::vector<std::int64_t> rows;
+    std::uint64_t epoch = 0;
+    std::vector<std::int64_t> samples;  // empty: the same as rows
     std::shared_ptr<const SourceList> sources;
     std::shared_ptr<Slot> slot;
     std::vector<std::vector<Located>> located;
@@ -158,13 +160,18 @@ std::size_t Engine::add_source(std::vector<ColumnSource> source, FileName file) 
     return grown->size() - 1;
 }
 
-std::uint64_t Engine::submit(std::vector<std::int32_t> which, std::vector<std::int64_t> rows, bool fill) {
+std::uint64_t Engine::submit(std::vector<std::int32_t> which, std::vector<std::int64_t> rows, bool fill,
+                             std::uint64_t epoch, std::vector<std::int64_t> samples) {
     if (!usable()) throw Failure("process", "this engine's threads are in another process");
     auto job = std::make_shared<Job>();
     job->which = std::move(which);
     job->rows = std::move(rows);
+    job->epoch = epoch;
+    job->samples = std::move(samples);
     if (!job->which.empty() && job->which.size() != job->rows.size())
         throw Failure("format", "'which' and 'rows' have different lengths");
+    if (!job->samples.empty() && job->samples.size() != job->rows.size())
+        throw Failure("format", "'samples' and 'rows' have different lengths");
     {
         std::lock_guard lock(mutex_);
         if (stopping_) throw Failure("stopped", "the engine is not running");
@@ -471,7 +478,8 @@ std::vector<Engine::Task> Engine::prepare(const std::shared_ptr<Job>& job, Stopw
         times_[column].add(times_[column].lookup, watch.lap());
         const auto& located = job->located[column];
         if (located.empty()) continue;
-        const bool image = columns_[column].kind == ColumnPlan::Kind::image;
+        const bool image =
+            columns_[column].kind == ColumnPlan::Kind::image || columns_[column].kind == ColumnPlan::Kind::program;
         const bool padded = columns_[column].kind == ColumnPlan::Kind::padded;
         const std::size_t least = padded ? job->slot->columns[column].size / samples : 0;
         std::size_t begin = 0, bytes = 0;
@@ -578,7 +586,7 @@ void Engine::prepare_column(Job& job, std::size_t column) {
         if (plan.kind == ColumnPlan::Kind::padded) return prepare_padded(job, column, std::move(located), element);
     }
     std::size_t size = 0;
-    if (plan.kind == ColumnPlan::Kind::fixed) {
+    if (plan.kind == ColumnPlan::Kind::fixed || plan.kind == ColumnPlan::Kind::program) {
         // What no payload bears out gets no memory: options can claim any shape.
         const bool any = std::any_of(located.begin(), located.end(), [](const Located& one) { return one.source; });
         size = any ? samples * plan.row_bytes : 0;
@@ -683,8 +691,10 @@ void Engine::fill_rows(Job& job, std::size_t column, std::size_t begin, std::siz
     auto& out = job.slot->columns[column];
     const auto& located = job.located[column];
     thread_local std::vector<std::uint8_t> scratch;
+    thread_local ProgramRunner runner;
     const bool padded = plan.kind == ColumnPlan::Kind::padded;
-    const bool equal = padded || plan.kind == ColumnPlan::Kind::fixed;
+    const bool program = plan.kind == ColumnPlan::Kind::program;
+    const bool equal = padded || program || plan.kind == ColumnPlan::Kind::fixed;
     const std::size_t row_bytes = padded ? out.size / located.size() : plan.row_bytes;
     for (std::size_t i = begin; i < end; ++i) {
         if (i + 2 < end && located[i + 2].source)
@@ -712,6 +722,12 @@ void Engine::fill_rows(Job& job, std::size_t column, std::size_t begin, std::siz
                 const auto mine = static_cast<std::size_t>(located[i].extent.raw_size);
                 source->read(located[i].extent, to.first(mine), located[i].there);
                 fill_items(to.subspan(mine), plan.elements.fill);
+            } else if (program) {
+                const auto shape =
+                    plan.metadata_size ? load<ImageShape>(out.metadata.data() + i * plan.metadata_size) : plan.program->raw;
+                const auto sample = static_cast<std::uint64_t>(job.samples.empty() ? job.rows[i] : job.samples[i]);
+                runner.run(*plan.program, source->load(located[i].extent, scratch, located[i].there), shape, job.epoch,
+                           sample, to);
             } else if (plan.kind == ColumnPlan::Kind::image) {
                 const auto shape = load<ImageShape>(out.metadata.data() + i * plan.metadata_size);
                 image_decode(plan.image, source->load(located[i].extent, scratch, located[i].there), shape, to);

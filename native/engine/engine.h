@@ -15,6 +15,7 @@
 
 #include "elements.h"
 #include "payloads.h"
+#include "program.h"
 #include "readahead.h"
 #include "slot.h"
 #include "stopwatch.h"
@@ -29,11 +30,13 @@ struct ColumnPlan {
         ragged,  // payloads of any size
         image,   // payloads to be decoded; the metadata row is an ImageShape
         padded,  // payloads made of elements, each in a row of one length; lengths stand for offsets
+        program,  // images that a program makes rows of; the metadata row, if any, is an ImageShape
     };
     Kind kind;
     std::size_t metadata_size = 0;
     std::size_t row_bytes = 0;
     ImageKind image = ImageKind::jpeg;
+    std::shared_ptr<const Program> program{};  // of kind `program`; row_bytes is that of its result
     Elements elements{};  // of padded payloads; of ragged ones where they are to agree in it
 };
 
@@ -106,7 +109,9 @@ public:
     std::size_t add_source(std::vector<ColumnSource> source, FileName file = {});
 
     // `which` gives the source of each row; empty means source 0. Without `fill` only its bytes are brought near.
-    std::uint64_t submit(std::vector<std::int32_t> which, std::vector<std::int64_t> rows, bool fill = true);
+    // Programs draw by `epoch` and the samples' own numbers; without `samples` these are the rows.
+    std::uint64_t submit(std::vector<std::int32_t> which, std::vector<std::int64_t> rows, bool fill = true,
+                         std::uint64_t epoch = 0, std::vector<std::int64_t> samples = {});
 
     // The batch is wanted now: it gets a slot and is made.
     void fill(std::uint64_t ticket);

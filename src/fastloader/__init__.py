@@ -1,5 +1,6 @@
 """fastloader stores multimodal training data in one file and feeds it to models, checked and the same every time."""
 
+from fastloader import ops
 from fastloader.dataset import Dataset, DatasetIterator, IterDataset, MapDataset
 from fastloader.dataset import open_dataset as open
 from fastloader.errors import (
@@ -49,5 +50,5 @@ __all__ = [
     "KeyNotFoundError", "MapDataset", "NDArrayField", "NotFoundError", "PNGImageField", "Pad", "PayloadBatch",
     "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError", "ThreadingOptions", "TypeId",
     "UnknownTypeError",
-    "concatenate", "open", "register_type", "verify",
+    "concatenate", "open", "ops", "register_type", "verify",
 ]  # fmt: skip

@@ -29,7 +29,7 @@ class Payloads:
 class Engine:
     def __init__(
         self,
-        columns: list[tuple[int, int, int, int, tuple[int, int, int, int, bool, bytes] | None]],
+        columns: list[tuple[int, int, int, int, tuple[int, int, int, int, bool, bytes] | None, Program | None]],
         threads: int,
         slots: int,
         threads_a_batch: int = 0,
@@ -40,7 +40,9 @@ class Engine:
         columns: list[tuple[Table | None, Table | None, Payloads | None]],
         file: tuple[str, int, int] = ("", 0, 0),
     ) -> int: ...
-    def submit(self, which: Buffer | None, rows: Buffer, fill: bool = True) -> int: ...
+    def submit(
+        self, which: Buffer | None, rows: Buffer, fill: bool = True, epoch: int = 0, samples: Buffer | None = None
+    ) -> int: ...
     def fill(self, ticket: int) -> None: ...
     def reads(self) -> dict[str, Any]: ...
     def wait(
@@ -210,3 +212,21 @@ def random_bits(seed: int, epoch: int, sample: int, op: int, out: Buffer) -> Non
 def random_uniform(seed: int, epoch: int, sample: int, op: int, out: Buffer) -> None: ...
 def random_below(seed: int, epoch: int, sample: int, op: int, out: Buffer, bound: int) -> None: ...
 def random_normal(seed: int, epoch: int, sample: int, op: int, out: Buffer) -> None: ...
+
+class Program:
+    def __init__(
+        self,
+        stored: int,
+        seekable: bool,
+        raw: tuple[int, int, int],
+        steps: list[tuple[int, int, int, int, int, tuple[float, float, float, float]]],
+        result: tuple[int, int, int],
+        element: int,
+        layout: int,
+        scale: tuple[float, float, float, float],
+        bias: tuple[float, float, float, float],
+        seed: int,
+    ) -> None: ...
+    @property
+    def row_bytes(self) -> int: ...
+    def run(self, payload: Buffer, shape: Buffer, epoch: int, sample: int, out: Buffer) -> None: ...

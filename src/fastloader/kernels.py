@@ -12,6 +12,7 @@ from fastloader._native import (
     Failure,
     Keys,
     Payloads,
+    Program,
     Table,
     affine,
     assemble,
@@ -73,7 +74,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LAYOUTS", "PADDINGS", "PNG", "SAMPLES", "Engine",
-    "Failure", "Keys", "Payloads", "Table", "affine", "assemble", "autocontrast", "block_crcs", "brightness", "cast",
+    "Failure", "Keys", "Payloads", "Program", "Table", "affine", "assemble", "autocontrast", "block_crcs", "brightness",
+    "cast",
     "codec_id", "compress", "contrast", "copy_crc32c", "crc32c", "crc32c_variants", "cutmix", "decode_image",
     "decode_jpeg_box", "decompress", "equalize", "erase", "erase_noise", "gather_bytes", "gather_fixed",
     "gather_ragged", "gaussian_blur", "grayscale", "has_uring", "hue", "image_decode_many", "image_info", "invert",

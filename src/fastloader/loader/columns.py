@@ -16,17 +16,18 @@ from fastloader.fields import BatchDecoder, Decoder, Field
 from fastloader.formats.fld import Dataset
 from fastloader.formats.fld.layout import Kind
 from fastloader.loader.padding import Layout
+from fastloader.pipeline import Compiled
 
 Parts = tuple[NDArray[np.uint8] | None, NDArray[np.uint8] | None, NDArray[np.int64] | None, NDArray[np.uint8] | None]
 """What the engine gives of a field: metadata rows, values, the offsets between them, and which are there."""
 
-EnginePlan = tuple[int, int, int, int, tuple[int, int, int, int, bool, bytes] | None]
-"""What the engine is told of a field: kind, sizes of metadata and of a row, kind of image, elements."""
+EnginePlan = tuple[int, int, int, int, tuple[int, int, int, int, bool, bytes] | None, kernels.Program | None]
+"""What the engine is told of a field: kind, sizes of metadata and of a row, kind of image, elements, program."""
 
 _NOTHING = np.zeros(0, np.uint8)
 _NO_OFFSETS = np.zeros(0, np.int64)
 _EMPTY = memoryview(b"")
-_KINDS = {"rows": 0, "fixed": 1, "ragged": 2, "image": 3, "padded": 4}
+_KINDS = {"rows": 0, "fixed": 1, "ragged": 2, "image": 3, "padded": 4, "program": 5}
 """The engine's numbers of the plans."""
 
 
@@ -76,11 +77,14 @@ class Fault:
 class Column:
     """One field of the loader's batches."""
 
-    def __init__(self, number: int, name: str, field: Field, layout: Layout | None = None) -> None:
+    def __init__(
+        self, number: int, name: str, field: Field, layout: Layout | None = None, pipeline: Compiled | None = None
+    ) -> None:
         self.number = number
         self.name = name
         self.field = field
         self.layout = layout
+        self.pipeline = pipeline
         self.decoder: Decoder = field.get_decoder_class()(field)
         self.metadata_type = field.metadata_type
         self._batch = self.decoder.batch if isinstance(self.decoder, BatchDecoder) else None
@@ -88,16 +92,18 @@ class Column:
     @property
     def needs_python(self) -> bool:
         """Whether Python runs once a sample."""
-        return self._batch is None and self.layout is None
+        return self._batch is None and self.layout is None and self.pipeline is None
 
     def engine_plan(self) -> EnginePlan:
         """The plan as the engine takes it."""
         if self.layout is not None:
             kind, metadata_size, elements = self.layout.engine_plan(self.metadata_type.itemsize)
-            return _KINDS[kind], metadata_size, 0, 0, elements
+            return _KINDS[kind], metadata_size, 0, 0, elements, None
+        if self.pipeline is not None:
+            return _KINDS["program"], self.metadata_type.itemsize, 0, 0, None, self.pipeline.program
         plan = self.decoder.plan
         row_bytes = min(plan.row_bytes, 2**63 - 1)  # a claim past that fits no payload either
-        return _KINDS[plan.kind], self.metadata_type.itemsize, row_bytes, plan.image, None
+        return _KINDS[plan.kind], self.metadata_type.itemsize, row_bytes, plan.image, None, None
 
     def source(
         self, dataset: Dataset, shard: int
@@ -121,6 +127,9 @@ class Column:
             assert data is not None
             assert offsets is not None
             return self.layout.values(metadata_bytes, data, offsets, valid), valid
+        if self.pipeline is not None:
+            assert data is not None
+            return self.pipeline.values(data, samples), valid
         rows = _zeros(samples) if valid is None else np.where(valid, 0, -1)
         metadata = (
             np.zeros(samples, self.metadata_type) if metadata_bytes is None else metadata_bytes.view(self.metadata_type)

@@ -19,6 +19,7 @@ from fastloader.loader.reading import Io
 from fastloader.loader.runner import Runner
 from fastloader.loader.stats import Counters
 from fastloader.loader.tuning import Limits, Tuner
+from fastloader.ops import Op
 from fastloader.reader import DatasetReader
 from fastloader.samplers import BatchOrder, EpochDigest, Order, Position, Remainder
 from fastloader.samplers.checks import whole
@@ -43,6 +44,8 @@ class DataLoader:
       ``fastloader.samplers``, any iterable of sample numbers, or one of torch's samplers, and decides the order by
       itself; a batch sampler decides the batches too, whatever ``batch_size`` says.
     - ``fields``: which to load.
+    - ``pipelines``: by field of images, a list of ``fastloader.ops``. They run in the engine, from stored bytes straight
+      to the finished row of the batch, and are checked before anything is read; ``explain()`` tells them.
     - ``pad``: how samples of different lengths come, for all fields that have such or by field. "list", the default: an
       array where shapes agree, else a list. "ragged": values one behind the other, with ``name_offsets`` (batch + 1).
       "longest", a length, or a ``fastloader.Pad``: rows of one length. ``name_lengths`` comes with both, masked where a
@@ -79,6 +82,7 @@ class DataLoader:
         indices: Sequence[int] | NDArray[Any] | None = None,
         sampler: Order | BatchOrder | Iterable[int] | None = None,
         fields: Sequence[str] | None = None,
+        pipelines: Mapping[str, Sequence[Op]] | None = None,
         pad: PadSpec | Mapping[str, PadSpec] = None,
         on_error: OnError = "raise",
         rank: int | None = None,
@@ -96,12 +100,14 @@ class DataLoader:
         self.options = LoaderOptions(
             batch_size=batch_size, shuffle=shuffle, num_workers=num_workers, drop_last=drop_last,
             transforms=dict(transforms or {}), collate_fn=collate_fn, prefetch_factor=prefetch_factor, seed=seed,
-            order=order, window=window, indices=indices, sampler=sampler, fields=fields, pad=pad, on_error=on_error,
+            order=order, window=window, indices=indices, sampler=sampler, fields=fields,
+            pipelines={name: list(ops) for name, ops in (pipelines or {}).items()}, pad=pad, on_error=on_error,
             rank=rank, world_size=world_size, remainder=remainder, io=io, memory_limit=memory_limit,
             threading=threading or ThreadingOptions(), auto_tune=auto_tune,
         )  # fmt: skip
         self._names = self.options.chosen_fields(reader)
         self._layouts = self.options.layouts(reader)
+        self._pipelines = self.options.compiled(reader)
         self.plan = self.options.plan(reader)
         self._next_epoch = 0
         self._resume: Position | None = None
@@ -169,6 +175,21 @@ class DataLoader:
         """
         return self._running().stats()
 
+    def explain(self) -> str:
+        """What is done for each field, step by step, with shapes and types."""
+        told = []
+        for name in self._names:
+            compiled = self._pipelines.get(name)
+            if compiled is not None:
+                told += [compiled.lines[0], *(f"    {line}" for line in compiled.lines[1:])]
+            else:
+                told.append(f"{name!r}: loaded as it is stored")
+            if name in self.options.transforms:
+                told.append(f"    then {self.options.transforms[name]!r}, in Python")
+        if self.options.collate_fn is not None:
+            told.append(f"all: {self.options.collate_fn!r}, in Python")
+        return "\n".join(told)
+
     def close(self) -> None:
         """End the threads. Batches already given stay valid."""
         if self._runner is not None:
@@ -205,7 +226,7 @@ class DataLoader:
         custom = bool(self.options.transforms or self.options.collate_fn)
         finish = partial(self._finish, runner.counters) if custom else _as_it_is
         python = self.options.workers if custom or runner.needs_python else 0
-        with contextlib.closing(runner.run(batches, finish, python)) as finished:
+        with contextlib.closing(runner.run(batches, finish, python, epoch)) as finished:
             for step in range(steps):
                 batch, samples = next(finished)
                 self._place = (epoch, done, step)
@@ -222,7 +243,7 @@ class DataLoader:
             dataset, names = self.reader.dataset, self.reader.field_names
             # Only those asked for: the type of another may be unknown here.
             columns = [
-                Column(number, name, dataset.field(number), self._layouts.get(name))
+                Column(number, name, dataset.field(number), self._layouts.get(name), self._pipelines.get(name))
                 for number, name in enumerate(names)
                 if name in self._names
             ]

@@ -16,6 +16,8 @@ from fastloader.loader.padding import Layout, PadSpec, layouts
 from fastloader.loader.policy import POLICIES
 from fastloader.loader.reading import LEAST_MEMORY, Habit, Io, Reading, check_io, plan_reading
 from fastloader.loader.resources import usable_cpus
+from fastloader.ops import Op
+from fastloader.pipeline import Compiled, compile_pipeline
 from fastloader.reader import DatasetReader
 from fastloader.samplers import (
     BatchOrder,
@@ -82,6 +84,7 @@ class LoaderOptions:
     indices: Sequence[int] | NDArray[Any] | None = None
     sampler: Order | BatchOrder | Iterable[int] | None = None
     fields: Sequence[str] | None = None
+    pipelines: Mapping[str, Sequence[Op]] = field(default_factory=dict)
     pad: PadSpec | Mapping[str, PadSpec] = None
     on_error: OnError = "raise"
     rank: int | None = None
@@ -136,13 +139,23 @@ class LoaderOptions:
         """The fields to load, in the reader's order; transforms must be of these."""
         known = reader.field_names
         chosen = known if self.fields is None else [self.fields] if isinstance(self.fields, str) else self.fields
-        for what, names, among in (("fields", chosen, known), ("transforms for", self.transforms, list(chosen))):
+        for what, names, among in (
+            ("fields", chosen, known),
+            ("transforms for", self.transforms, list(chosen)),
+            ("pipelines for", self.pipelines, list(chosen)),
+        ):
             unknown = [name for name in names if name not in among]
             if unknown:
                 raise ValueError(f"{what} unknown fields {', '.join(unknown)}; there are {', '.join(among)}")
         if not chosen:
             raise ValueError("fields: at least one")
         return [name for name in known if name in chosen]
+
+    def compiled(self, reader: DatasetReader) -> dict[str, Compiled]:
+        """The programs of the fields that have pipelines."""
+        self.chosen_fields(reader)
+        fields = reader.fields if self.pipelines else {}
+        return {name: compile_pipeline(name, fields[name], ops, self.seed) for name, ops in self.pipelines.items()}
 
     def layouts(self, reader: DatasetReader) -> dict[str, Layout]:
         """How the samples of each field that is padded or joined lie in a batch."""

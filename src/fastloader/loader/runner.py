@@ -62,6 +62,7 @@ class Runner:
         self._dataset = dataset
         self._columns = columns
         self._on_error = on_error
+        self._draws = any(column.pipeline is not None for column in columns)
         self._tuner = tuner
         if tuner is not None:
             threads, depth = tuner.setting.threads, tuner.setting.ahead
@@ -83,6 +84,7 @@ class Runner:
         batches: Iterator[NDArray[np.int64]],
         finish: Finish,
         python_threads: int,
+        epoch: int = 0,
     ) -> Generator[Any, None, None]:
         """Each batch, finished, in order. With ``python_threads`` the finishing runs in that many threads."""
         self._enter()
@@ -99,14 +101,14 @@ class Runner:
                 if ahead:
                     ticket, samples = ahead.popleft()
                     self._engine.fill(ticket)
-                elif new := next(((self._submit(one, fill=True), one) for one in batches), None):
+                elif new := next(((self._submit(one, epoch, fill=True), one) for one in batches), None):
                     ticket, samples = new
                 else:
                     return
                 future = None if pool is None else pool.submit(self._make, ticket, samples, finish)
                 waiting.append((ticket, future, samples))
             for samples in islice(batches, max(0, min(AHEAD_AT_ONCE, self._reading.ahead - len(ahead)))):
-                ahead.append((self._submit(samples, fill=False), samples))
+                ahead.append((self._submit(samples, epoch, fill=False), samples))
 
         resumed = time.perf_counter()
         try:
@@ -177,18 +179,19 @@ class Runner:
         self._engine.set_slots(setting.ahead + SPARE_SLOTS)
         self._engine.set_threads(setting.threads)
 
-    def _submit(self, samples: NDArray[np.int64], *, fill: bool) -> int:
+    def _submit(self, samples: NDArray[np.int64], epoch: int, *, fill: bool) -> int:
         starts = self._dataset.starts
         if len(starts) == 2:
             if not self._sources:
                 self._add_source(0)
-            return self._engine.submit(None, samples, fill)
+            return self._engine.submit(None, samples, fill, epoch)
         shards = np.searchsorted(starts, samples, "right") - 1
         for shard in np.unique(shards).tolist():
             if shard not in self._sources:
                 self._add_source(shard)
         which = np.fromiter((self._sources[s] for s in shards.tolist()), np.int32, len(shards))
-        return self._engine.submit(which, samples - starts[shards], fill)
+        named = samples if self._draws else None  # who draws does so by the sample's own number
+        return self._engine.submit(which, samples - starts[shards], fill, epoch, named)
 
     def _add_source(self, shard: int) -> None:
         tables = [column.source(self._dataset, shard) for column in self._columns]
