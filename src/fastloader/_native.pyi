@@ -156,6 +156,7 @@ def affine(
     fill: list[int],
     out: Buffer,
     size: tuple[int, int],
+    level: str = "",
 ) -> None: ...
 def pad_image(
     image: Buffer,

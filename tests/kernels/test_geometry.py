@@ -18,8 +18,14 @@ def noise(height: int, width: int, channels: int, seed: int = 0) -> np.ndarray:
 
 
 def affine(pixels: np.ndarray, size: tuple[int, int], matrix, bilinear: bool, fill) -> np.ndarray:
+    """What every instruction set gives."""
     out = np.empty((*size, pixels.shape[2]), np.uint8)
-    kernels.affine(pixels, pixels.shape, list(matrix), bilinear, list(fill), out, size)
+    kernels.affine(pixels, pixels.shape, list(matrix), bilinear, list(fill), out, size, "portable")
+    for level in kernels.simd_levels():
+        guarded = np.full(out.size + 16, 77, np.uint8)
+        kernels.affine(pixels, pixels.shape, list(matrix), bilinear, list(fill), guarded[:-16], size, level)
+        np.testing.assert_array_equal(guarded[:-16].reshape(out.shape), out, level)
+        assert (guarded[-16:] == 77).all()
     return out
 
 
