@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import erf, sqrt
+
 import numpy as np
 import pytest
 
@@ -109,8 +111,6 @@ def test_integers_have_no_bias():
 
 def test_normal_numbers_are_normal():
     values = np.sort(doubles(kernels.random_normal, 100_000, 5, 0, 0, 0))
-    from math import erf, sqrt
-
     steps = (np.arange(len(values)) + 0.5) / len(values)
     share = np.array([0.5 * (1 + erf(v / sqrt(2))) for v in values])
     assert np.abs(share - steps).max() < 1.63 / np.sqrt(len(values))
