@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "affine.h"
 #include "cast.h"
 #include "codec.h"
 #include "colour.h"
@@ -993,11 +994,10 @@ void bind_tones(nb::module_& m) {
               return fl::posterize_tone(bits);
           }),
           "image"_a, "shape"_a, "bits"_a, "out"_a, "level"_a = "", FL_PIXEL_SIG("posterize", "bits: int, "));
-    m.def("equalize", pixel_op<>([](auto frame, auto image, auto out, auto) { fl::equalize(frame, image, out); }),
-          "image"_a, "shape"_a, "out"_a, "level"_a = "", FL_PIXEL_SIG("equalize", ""));
-    m.def("autocontrast",
-          pixel_op<>([](auto frame, auto image, auto out, auto) { fl::autocontrast(frame, image, out); }), "image"_a,
-          "shape"_a, "out"_a, "level"_a = "", FL_PIXEL_SIG("autocontrast", ""));
+    m.def("equalize", pixel_op<>(fl::equalize), "image"_a, "shape"_a, "out"_a, "level"_a = "",
+          FL_PIXEL_SIG("equalize", ""));
+    m.def("autocontrast", pixel_op<>(fl::autocontrast), "image"_a, "shape"_a, "out"_a, "level"_a = "",
+          FL_PIXEL_SIG("autocontrast", ""));
     m.def("grayscale", pixel_op<std::uint32_t>(fl::grayscale), "image"_a, "shape"_a, "channels"_a, "out"_a,
           "level"_a = "", FL_PIXEL_SIG("grayscale", "channels: int, "));
     m.def("saturation", pixel_op<float>(fl::saturate), "image"_a, "shape"_a, "factor"_a, "out"_a, "level"_a = "",
@@ -1027,20 +1027,22 @@ fl::Fill fill_of(const std::vector<std::uint8_t>& values, const PixelShape& shap
 
 void bind_geometry(nb::module_& m) {
     m.def("affine", [](nb::object image, const PixelShape& shape, const std::vector<double>& matrix, bool bilinear,
-                       const std::vector<std::uint8_t>& fill, nb::object out, const PixelSize& size) {
-        std::array<double, 6> numbers;
+                       const std::vector<std::uint8_t>& fill, nb::object out, const PixelSize& size,
+                       const std::string& level) {
+        fl::Matrix numbers;
         if (matrix.size() != numbers.size()) throw nb::value_error("a matrix of six numbers");
         std::copy(matrix.begin(), matrix.end(), numbers.begin());
         const auto filling = fill_of(fill, shape);
+        const auto simd = simd_of(level);
         Buffer from(image);
         MutableBuffer to(out);
         refuse_overlap(from.bytes(), to.bytes());
         nb::gil_scoped_release release;
         fl::affine(frame_of(shape), from.bytes(), numbers, bilinear, filling,
-                   {std::get<0>(size), std::get<1>(size), std::get<2>(shape)}, to.bytes());
-    }, "image"_a, "shape"_a, "matrix"_a, "bilinear"_a, "fill"_a, "out"_a, "size"_a,
+                   {std::get<0>(size), std::get<1>(size), std::get<2>(shape)}, to.bytes(), simd);
+    }, "image"_a, "shape"_a, "matrix"_a, "bilinear"_a, "fill"_a, "out"_a, "size"_a, "level"_a = "",
        nb::sig("def affine(image: Buffer, shape: tuple[int, int, int], matrix: list[float], bilinear: bool, "
-               "fill: list[int], out: Buffer, size: tuple[int, int]) -> None"));
+               "fill: list[int], out: Buffer, size: tuple[int, int], level: str = '') -> None"));
 
     m.def("pad_image", [](nb::object image, const PixelShape& shape, const std::tuple<std::int32_t, std::int32_t>& at,
                           int mode, const std::vector<std::uint8_t>& fill, nb::object out, const PixelSize& size) {

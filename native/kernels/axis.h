@@ -20,8 +20,8 @@ struct AxisSpec {
     bool operator==(const AxisSpec&) const = default;
 };
 
-// Sides are limited to what a float's 24 bits count exactly.
-constexpr std::uint32_t kLongestSide = 1u << 24;
+// Far beyond any photo, and short enough that the tables of one axis stay below 64 MiB whatever is claimed.
+constexpr std::uint32_t kLongestSide = 1u << 20;
 void check_side(std::uint32_t length, const char* what);
 
 // Weights of 8-bit samples are integers: 1 is 2^22. 255 times the sum of their absolute values stays below 2^31.

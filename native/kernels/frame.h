@@ -1,6 +1,8 @@
 // What the pixel operations speak: 8-bit images as bytes and a shape, checked once.
 #pragma once
 
+#include <array>
+
 #include "axis.h"
 
 namespace fl {
@@ -12,6 +14,8 @@ struct Frame {
     std::size_t size() const { return pixels() * channels; }
     std::size_t row() const { return std::size_t{width} * channels; }
 };
+
+using Fill = std::array<std::uint8_t, 4>;  // a colour, one value a channel
 
 // Throws Failure "argument" where a side is zero or too long, or `bytes` is not what the frame holds.
 inline void check_frame(const Frame& frame, std::size_t bytes, const char* what) {

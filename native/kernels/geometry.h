@@ -1,20 +1,10 @@
-// Operations that move pixels. `out` must not be the image itself.
+// Padding and erasing. The output of `pad` must not be the image itself.
 #pragma once
-
-#include <array>
 
 #include "frame.h"
 #include "random.h"
 
 namespace fl {
-
-using Fill = std::array<std::uint8_t, 4>;  // one a channel
-
-// Pillow's Image.transform(size, AFFINE, matrix), bit for bit: the output's pixel (x, y), its middle, shows the source at
-// (a x + b y + c, d x + e y + f); what lies outside of the source is filled. Coordinates are doubles, or fixed-point
-// numbers where Pillow has them, in one order of operations.
-void affine(const Frame& frame, Bytes image, const std::array<double, 6>& matrix, bool bilinear, const Fill& fill,
-            const Frame& out_frame, MutableBytes out);
 
 enum class PadMode : std::uint8_t { constant, edge, reflect, symmetric };
 

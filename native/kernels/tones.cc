@@ -65,33 +65,70 @@ Tone stretching(const Histogram& counts) {
     });
 }
 
+#if defined(__x86_64__)
+#define FL_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi")))
+
+struct ToneTable {
+    __m512i part[4];
+};
+
+FL_AVX512 inline ToneTable table_of(const Tone& tone) {
+    ToneTable table;
+    for (int i = 0; i < 4; ++i) table.part[i] = _mm512_loadu_si512(tone.data() + 64 * i);
+    return table;
+}
+
+// A byte's lower seven bits pick from 128 entries in two registers, its upper bit which 128.
+FL_AVX512 inline __m512i looked_up(const ToneTable& table, __m512i index) {
+    return _mm512_mask_blend_epi8(_mm512_movepi8_mask(index),
+                                  _mm512_permutex2var_epi8(table.part[0], index, table.part[1]),
+                                  _mm512_permutex2var_epi8(table.part[2], index, table.part[3]));
+}
+
+FL_AVX512 std::size_t apply_avx512(const Tone& tone, const std::uint8_t* from, std::size_t count, std::uint8_t* out) {
+    const auto table = table_of(tone);
+    std::size_t at = 0;
+    for (; at + 64 <= count; at += 64)
+        _mm512_storeu_si512(out + at, looked_up(table, _mm512_loadu_si512(from + at)));
+    return at;
+}
+
+// Three channels: in 192 bytes the pattern of channels is a whole number of times.
+FL_AVX512 std::size_t apply_three_avx512(const Tone* tones, const std::uint8_t* from, std::size_t count,
+                                         std::uint8_t* out) {
+    const ToneTable red = table_of(tones[0]), green = table_of(tones[1]), blue = table_of(tones[2]);
+    std::uint64_t greens[3] = {}, blues[3] = {};
+    for (std::size_t i = 0; i < 192; ++i) {
+        if (i % 3 == 1) greens[i / 64] |= std::uint64_t{1} << (i % 64);
+        if (i % 3 == 2) blues[i / 64] |= std::uint64_t{1} << (i % 64);
+    }
+    std::size_t at = 0;
+    for (; at + 192 <= count; at += 192)
+        for (std::size_t i = 0; i < 3; ++i) {
+            const __m512i index = _mm512_loadu_si512(from + at + 64 * i);
+            const __m512i two = _mm512_mask_blend_epi8(greens[i], looked_up(red, index), looked_up(green, index));
+            _mm512_storeu_si512(out + at + 64 * i, _mm512_mask_blend_epi8(blues[i], two, looked_up(blue, index)));
+        }
+    return at;
+}
+#endif
+
 template <class Make>
-void by_channel(const Frame& frame, Bytes image, MutableBytes out, Make make) {
+void by_channel(const Frame& frame, Bytes image, MutableBytes out, Simd level, Make make) {
     check_frame(frame, image.size(), "image");
     check_frame(frame, out.size(), "output");
     const auto counts = histograms(frame, image);
     std::array<Tone, 4> tones;
     for (std::size_t c = 0; c < frame.channels; ++c) tones[c] = make(counts[c]);
-    for (std::size_t i = 0; i < frame.size();)
+    std::size_t i = 0;
+#if defined(__x86_64__)
+    if (level == Simd::avx512 && frame.channels == 3)
+        i = apply_three_avx512(tones.data(), image.data(), image.size(), out.data());
+#endif
+    (void)level;
+    while (i < frame.size())
         for (std::size_t c = 0; c < frame.channels; ++c, ++i) out[i] = tones[c][image[i]];
 }
-
-#if defined(__x86_64__)
-// A byte's lower seven bits pick from 128 entries in two registers, its upper bit which 128.
-__attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi"))) std::size_t apply_avx512(
-    const Tone& tone, const std::uint8_t* from, std::size_t count, std::uint8_t* out) {
-    __m512i table[4];
-    for (int i = 0; i < 4; ++i) table[i] = _mm512_loadu_si512(tone.data() + 64 * i);
-    std::size_t at = 0;
-    for (; at + 64 <= count; at += 64) {
-        const __m512i index = _mm512_loadu_si512(from + at);
-        const __m512i low = _mm512_permutex2var_epi8(table[0], index, table[1]);
-        const __m512i high = _mm512_permutex2var_epi8(table[2], index, table[3]);
-        _mm512_storeu_si512(out + at, _mm512_mask_blend_epi8(_mm512_movepi8_mask(index), low, high));
-    }
-    return at;
-}
-#endif
 
 }  // namespace
 
@@ -139,7 +176,12 @@ std::uint8_t mean_luma(const Frame& frame, Bytes image) {
     return static_cast<std::uint8_t>(mean + 0.5);
 }
 
-void equalize(const Frame& frame, Bytes image, MutableBytes out) { by_channel(frame, image, out, equalizing); }
-void autocontrast(const Frame& frame, Bytes image, MutableBytes out) { by_channel(frame, image, out, stretching); }
+void equalize(const Frame& frame, Bytes image, MutableBytes out, Simd level) {
+    by_channel(frame, image, out, level, equalizing);
+}
+
+void autocontrast(const Frame& frame, Bytes image, MutableBytes out, Simd level) {
+    by_channel(frame, image, out, level, stretching);
+}
 
 }  // namespace fl

@@ -20,8 +20,8 @@ Tone posterize_tone(std::uint32_t bits);      // 1 to 8 bits are kept
 void apply_tone(const Tone& tone, Bytes image, MutableBytes out, Simd level);
 
 std::uint8_t mean_luma(const Frame& frame, Bytes image);  // rounded to the nearest, a half upwards
-void equalize(const Frame& frame, Bytes image, MutableBytes out);
-void autocontrast(const Frame& frame, Bytes image, MutableBytes out);
+void equalize(const Frame& frame, Bytes image, MutableBytes out, Simd level);
+void autocontrast(const Frame& frame, Bytes image, MutableBytes out, Simd level);
 
 // Pillow's Image.blend of two samples: what lies outside of 0 to 255 is clipped, fractions are dropped.
 inline std::uint8_t blended(std::uint8_t from, std::uint8_t to, float factor) {

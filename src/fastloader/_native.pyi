@@ -177,6 +177,7 @@ def affine(
     fill: list[int],
     out: Buffer,
     size: tuple[int, int],
+    level: str = "",
 ) -> None: ...
 def pad_image(
     image: Buffer,

@@ -344,9 +344,55 @@ def use_orders(w: Wild) -> None:
     kernels.permute(len(values), w.number(), w.number(), np.arange(len(values)), values)
 
 
+def use_pixels(w: Wild) -> None:
+    """Shapes that are not those of the memory, boxes outside of it, factors that are no numbers."""
+
+    def side() -> int:
+        return w.rng.choice([1, 2, 3, 5, 8, 17, 22, 40, w.number()])
+
+    def real() -> float:
+        return w.rng.choice([0.0, 0.5, 1.0, 1.5, 3.0, 7.25, -1.0, 1e30, float("nan"), float("inf"), side()])
+
+    channels = w.rng.choice([1, 3, 3, 4, 0, 5])
+    shape, size = (side(), side(), channels), (side(), side())
+    bytes_in, bytes_out = abs(shape[0] * shape[1] * channels), abs(size[0] * size[1] * channels)
+    image, level = w.out(bytes_in), w.rng.choice([*kernels.simd_levels(), ""])
+    width, height = min(shape[1], 2**20), min(shape[0], 2**20)
+    box = (0.0, 0.0, width, height) if w.rng.random() < 0.5 else (real(), real(), real(), real())
+    filter, samples = w.rng.choice([0, 1, 2, 3, 4, 5, 6]), w.rng.choice([0, 0, 1, 2, 3])
+    attempt(lambda: kernels.resize_region(shape, box, size, filter))
+    room, flip = w.out(bytes_out), w.rng.random() < 0.5
+    attempt(lambda: kernels.resize(image, shape, samples, box, size, filter, flip, room, level, w.rng.random() < 0.3))
+    element, layout = w.rng.choice([0, 1, 2, 3, 4]), w.rng.choice([0, 1, 2])
+    scale, bias = [real()] * channels, [0.0] * channels
+    wide = w.out(bytes_in * [1, 2, 2, 4, 1][element])
+    attempt(lambda: kernels.cast(image, shape, element, layout, scale, bias, flip, wide, level))
+    like, op = w.out(bytes_in), w.rng.choice(["brightness", "contrast", "saturation", "sharpness"])
+    attempt(lambda: getattr(kernels, op)(image, shape, real(), like, level))
+    attempt(lambda: kernels.hue(image, shape, w.number(), like, level))
+    attempt(lambda: kernels.posterize(image, shape, w.small(), like, level))
+    attempt(lambda: kernels.grayscale(image, shape, w.small(), like, level))
+    attempt(lambda: getattr(kernels, w.rng.choice(["equalize", "autocontrast", "invert"]))(image, shape, like, level))
+    attempt(lambda: kernels.gaussian_blur(image, shape, (side(), side()), (real(), real()), like, level))
+    matrix, fill = [real() for _ in range(w.rng.choice([6, 6, 6, 5]))], [3] * w.rng.choice([channels, 3])
+    attempt(lambda: kernels.affine(image, shape, matrix, flip, fill, room, size))
+    at = (w.rng.choice([0, -1, 5, 2**31 - 1, -(2**31)]), w.rng.choice([0, -9, 5, 2**31 - 1, -(2**31)]))
+    attempt(lambda: kernels.pad_image(image, shape, at, w.rng.choice([0, 1, 2, 3, 4]), fill, room, size))
+    place = (side() - 1, side() - 1, side(), side())
+    attempt(lambda: kernels.erase(image, shape, place, fill))
+    attempt(lambda: kernels.erase_noise(image, shape, place, 1, 2, 3, 4))
+    partners = w.rng.choice([w.rows(), np.zeros(1, np.int64), np.array([2, 0, 1])])
+    shares = np.array([w.rng.choice([0.0, 0.3, 1.0, real()]) for _ in partners], np.float32)
+    many = 8 * len(partners)
+    attempt(lambda: kernels.mixup(w.out(many), element, partners, shares, w.out(many)))
+    boxes = np.array([side() % 2**32 for _ in range(4 * len(partners))], np.uint32).reshape(-1, 4)
+    boxes[:, :2] //= w.rng.choice([1, 40])
+    attempt(lambda: kernels.cutmix(image, shape, w.rng.choice([1, 1, 2]), layout, partners, boxes, w.out(bytes_in)))
+
+
 CALLS: list[Callable[[Wild], None]] = [
     use_table, use_payloads, use_keys, use_take, use_gather, use_gather, use_images, use_jpeg_parts, use_codecs,
-    use_sums, use_placement, use_engine, use_engine, use_orders,
+    use_sums, use_placement, use_engine, use_engine, use_orders, use_pixels, use_pixels,
 ]  # fmt: skip
 
 BAD_ARGUMENT = (ValueError, TypeError, IndexError, BufferError, OverflowError)

@@ -38,10 +38,10 @@ class Compiled:
 
     def values(self, data: NDArray[np.uint8], samples: int) -> NDArray[Any]:
         """The engine's bytes as the batch's array."""
-        shape, dtype = self.result.shape, element_type(self.result.dtype)
+        shape, dtype = [side or 0 for side in self.result.shape], element_type(self.result.dtype)
         if not len(data):  # nothing was there, so nothing was allocated
             return np.broadcast_to(np.zeros((), dtype), (samples, *shape))
-        return data.view(dtype).reshape(samples, *shape)  # type: ignore[arg-type]
+        return data.view(dtype).reshape(samples, *shape)
 
 
 def element_type(name: str) -> np.dtype[Any]:
