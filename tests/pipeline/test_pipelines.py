@@ -123,7 +123,12 @@ def test_random_crops_are_pillows_resize_of_the_part_that_torchvision_would_draw
     for i, (image, got) in enumerate(zip(decoded(dataset), found, strict=True)):
         left, top, w, h = drawn_box(Draws(5, 0, i, 0), *image.shape[:2])
         wanted = resized(image[top : top + h, left : left + w], 32, 32)
-        assert (wanted == (got[:, ::-1] if flip else got)).all()
+        difference = np.abs(wanted.astype(int) - (got[:, ::-1] if flip else got))
+        if min(w, h) < 128:
+            assert not difference.any()
+        else:  # of much larger parts a JPEG is decoded at half its size, four times what is asked for
+            assert difference.mean() < 1
+            assert difference.max() < 12
 
 
 # The same every time
