@@ -17,6 +17,7 @@ using Kind = ProgramStep::Kind;
 // A JPEG is decoded at 1/2, 1/4 or 1/8 only where that leaves this many times the pixels asked for along each side:
 // closer to the target, scaling the DCT shows against a filter over all pixels.
 constexpr double kSpare = 2.0;
+constexpr std::size_t kLargest = 1 << 28;  // bytes of an image between two steps
 
 // Pixels of an image. What lies outside of a box does not count for what becomes of it, as if it had been cut out.
 struct Cut {
@@ -216,6 +217,8 @@ void ProgramRunner::run(const Program& program, Bytes payload, const ImageShape&
 
     // Rows of a resize go to the batch at once where it is the last that happens to the image, else to memory.
     const auto resized = [&](const Cut& cut, std::uint32_t h, std::uint32_t w, Filter filter, bool flip, bool last) {
+        if (!last && std::size_t{h} * w > kLargest / channels)
+            throw Failure("size", "the image would become " + std::to_string(h) + "x" + std::to_string(w) + " on its way");
         ResizeSpec spec{cut.height, cut.width, channels, {}, h, w, filter, flip};
         spec.box = {0, 0, static_cast<float>(cut.width), static_cast<float>(cut.height)};
         const std::uint8_t* pixels = nullptr;
@@ -285,7 +288,7 @@ void ProgramRunner::run(const Program& program, Bytes payload, const ImageShape&
             }
             case Kind::centre_crop:
             case Kind::random_crop: {
-                const auto padding = step.kind == Kind::random_crop ? static_cast<std::uint32_t>(step.numbers[0]) : 0;
+                const std::uint64_t padding = step.kind == Kind::random_crop ? static_cast<std::uint32_t>(step.numbers[0]) : 0;
                 if (height + 2 * padding < step.height || width + 2 * padding < step.width)
                     bad_size("crop", height, width, step.height, step.width);
                 std::int64_t top = (height - step.height) / 2, left = (width - step.width) / 2;
@@ -294,8 +297,8 @@ void ProgramRunner::run(const Program& program, Bytes payload, const ImageShape&
                     left = rounded((width - step.width) / 2.0);
                 } else {
                     auto random = draw(step);
-                    top = static_cast<std::int64_t>(random.below(height + 2 * padding - step.height + 1)) - padding;
-                    left = static_cast<std::int64_t>(random.below(width + 2 * padding - step.width + 1)) - padding;
+                    top = static_cast<std::int64_t>(random.below(height + 2 * padding - step.height + 1)) - std::int64_t(padding);
+                    left = static_cast<std::int64_t>(random.below(width + 2 * padding - step.width + 1)) - std::int64_t(padding);
                 }
                 const bool inside = top >= 0 && left >= 0 && top + step.height <= height && left + step.width <= width;
                 if (pending && inside) {  // only narrows what will be decoded

@@ -390,9 +390,35 @@ def use_pixels(w: Wild) -> None:
     attempt(lambda: kernels.cutmix(image, shape, w.rng.choice([1, 1, 2]), layout, partners, boxes, w.out(bytes_in)))
 
 
+NUMBERS = ((0.08, 1.0, 0.75, 1.3), (0.5, 0.0, 0.0, 0.0), (9.0, 0.0, 0.0, 0.0), (1e9, 1e9, 1e9, 1e9))
+
+
+def use_programs(w: Wild) -> None:
+    """Steps of any size on images that are not what their shape says."""
+    pick = w.rng.choice
+    side, channels, stored = pick([1, 2, 5, 16, 40]), pick([1, 3, 3, 4]), pick([0, 0, 1, 2, 3])
+    steps = [
+        (pick(range(8)), k, pick([side, 8, 300, 0]), pick([side, 8, 2**31]), pick([0, 2, 5, 6]), pick(NUMBERS))
+        for k in range(pick([0, 1, 1, 2, 3]))
+    ]
+    raw = (pick([side, 3]), pick([side, 7]), channels)
+    result = (pick([side, 8]), pick([side, 8]), pick([1, 3, 3]))
+    scale = (pick([1.0, float("nan")]),) * 4
+    program = kernels.Program(
+        stored, w.rng.random() < 0.5, raw, steps, result, pick([0, 1, 3, 4]), pick([0, 1, 2]), scale, (0.0,) * 4, 5
+    )
+    shape = np.array([side, side, channels, pick([8, 8, 16])], np.uint32)
+    given = pick([w.picture()[1], w.out(raw[0] * raw[1] * channels)])
+    out = np.empty(program.row_bytes, np.uint8)
+    if w.rng.random() < 0.5:
+        shape[:] = kernels.image_info(stored % 2, given)
+    program.run(given, shape, w.rng.randrange(2**64), w.rng.randrange(2**64), out)
+
+
 CALLS: list[Callable[[Wild], None]] = [
     use_table, use_payloads, use_keys, use_take, use_gather, use_gather, use_images, use_jpeg_parts, use_codecs,
     use_sums, use_placement, use_engine, use_engine, use_orders, use_pixels, use_pixels,
+    use_programs, use_programs,
 ]  # fmt: skip
 
 BAD_ARGUMENT = (ValueError, TypeError, IndexError, BufferError, OverflowError)
