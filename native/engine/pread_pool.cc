@@ -7,7 +7,6 @@
 #include <deque>
 #include <mutex>
 #include <system_error>
-#include <thread>
 #include <vector>
 
 #include "reads.h"
@@ -18,6 +17,8 @@ namespace {
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
 #endif
+
+constexpr std::size_t kStack = 512 << 10;
 
 void read_all(Read& read) {
     if (read.populate) {
@@ -39,12 +40,19 @@ void read_all(Read& read) {
 class PreadPool : public ReadQueue {
 public:
     PreadPool(unsigned threads, Done done) : done_(std::move(done)) {
-        threads_.reserve(threads);
-        try {
-            for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
-        } catch (const std::system_error&) {  // fewer will do, where there may be no more
-            if (threads_.empty()) throw;
-        }
+        // They need little, and there are many: with the usual 8 MiB each they would take all of a limited address space.
+        pthread_attr_t small;
+        pthread_attr_init(&small);
+        pthread_attr_setstacksize(&small, kStack);
+        const auto run = [](void* self) -> void* {
+            static_cast<PreadPool*>(self)->work();
+            return nullptr;
+        };
+        pthread_t thread{};
+        while (threads_.size() < threads && pthread_create(&thread, &small, run, this) == 0) threads_.push_back(thread);
+        pthread_attr_destroy(&small);
+        // Fewer will do, where there may be no more.
+        if (threads_.empty()) throw std::system_error(EAGAIN, std::generic_category(), "a thread that reads");
     }
 
     ~PreadPool() override {
@@ -53,7 +61,7 @@ public:
             ending_ = true;
         }
         work_.notify_all();
-        for (auto& thread : threads_) thread.join();
+        for (const auto thread : threads_) pthread_join(thread, nullptr);
     }
 
     void submit(std::span<Read* const> reads) override {
@@ -92,7 +100,7 @@ private:
     std::condition_variable work_;
     std::deque<Read*> queue_;
     bool ending_ = false;
-    std::vector<std::thread> threads_;
+    std::vector<pthread_t> threads_;
 };
 
 }  // namespace

@@ -33,17 +33,26 @@ struct Wanted {
     std::size_t stride;
 };
 
+// The sizes that blocks are decoded to. libjpeg-turbo scales alike in both directions, also where it has the names of
+// libjpeg 7 and 8, which do not.
+#if JPEG_LIB_VERSION >= 70
+int scaled_size(const jpeg_component_info& component) { return component.DCT_h_scaled_size; }
+int least_scaled_size(const jpeg_decompress_struct& codec) { return codec.min_DCT_h_scaled_size; }
+#else
+int scaled_size(const jpeg_component_info& component) { return component.DCT_scaled_size; }
+int least_scaled_size(const jpeg_decompress_struct& codec) { return codec.min_DCT_scaled_size; }
+#endif
+
 // Whether leaving out rows and columns is exact. When libjpeg leaves out columns it takes it that all components are
 // scaled alike, which matters where one is upsampled.
 bool may_leave_out(const jpeg_decompress_struct& codec) {
-    const auto full_size = [&](int factor, int size, int largest) {
-        return factor * size == largest * codec.min_DCT_scaled_size;
-    };
+    const int least = least_scaled_size(codec);
+    const auto full_size = [&](int factor, int size, int largest) { return factor * size == largest * least; };
     for (int i = 0; i < codec.num_components; ++i) {
         const auto& one = codec.comp_info[i];
-        if (one.DCT_scaled_size != codec.min_DCT_scaled_size &&
-            !(full_size(one.h_samp_factor, one.DCT_scaled_size, codec.max_h_samp_factor) &&
-              full_size(one.v_samp_factor, one.DCT_scaled_size, codec.max_v_samp_factor)))
+        const int size = scaled_size(one);
+        if (size != least && !(full_size(one.h_samp_factor, size, codec.max_h_samp_factor) &&
+                               full_size(one.v_samp_factor, size, codec.max_v_samp_factor)))
             return false;
     }
     return !codec.arith_code;

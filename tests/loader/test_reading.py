@@ -278,7 +278,9 @@ def test_epochs_leave_no_thread_no_descriptor_and_no_memory(io, large, cold):
         next(passing)
         passing.close()
         list(loader)
-    after = held()
+    for _ in range(1000):  # the system lists a thread for a moment longer than it runs
+        if (after := held())[:3] == before[:3]:
+            break
     assert after[:3] == before[:3]
     assert after[3] - before[3] < 20 * MIB
 
