@@ -301,6 +301,7 @@ void Engine::lend_a_hand(std::unique_lock<std::mutex>& lock, Ready ready, int mi
         if (monotonic_ns() > end) break;  // signals are looked for in between
     }
     helping_ = false;
+    if (stopping_) done_.notify_all();  // whoever stops waits for this
 }
 
 void Engine::forget(std::uint64_t ticket) {
@@ -335,13 +336,16 @@ void Engine::stop() {
     for (auto& worker : workers_)
         if (worker.thread.joinable()) worker.thread.join();
     {
-        std::lock_guard lock(mutex_);
+        std::unique_lock lock(mutex_);
+        done_.wait(lock, [&] { return !helping_; });
         if (ran) running_.change(-1);
         workers_.clear();
-        if (!helping_) helpers_watch_.reset();
+        helpers_watch_.reset();
         jobs.swap(jobs_);
     }
     queue.clear();
+    // A thread that waits for a batch may hold on to it a little longer, but not to what was read for it.
+    for (auto& [ticket, job] : jobs) job->loan.reset();
     jobs.clear();
     if (reads_) reads_->stop();
 }

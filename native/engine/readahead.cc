@@ -256,6 +256,8 @@ std::shared_ptr<ReadAhead::Loan> ReadAhead::prepare(std::vector<Range> ranges, s
     loan->ranges_ = std::move(ranges);
     loan->ready_ = std::move(ready);
     loan->parts_.resize(loan->ranges_.size());
+    std::lock_guard lock(mutex_);
+    ++loans_;
     return loan;
 }
 
@@ -474,6 +476,7 @@ void ReadAhead::release(Loan& loan) {
         holding_ -= loan.served_;
         running_ -= loan.served_ && loan.urgent_;
         if (!waiting_.empty()) serve(todo);
+        if (--loans_ == 0) gone_.notify_all();
     }
     run(todo);
 }
@@ -493,7 +496,8 @@ void ReadAhead::drop(Segment& segment) {
 void ReadAhead::stop() {
     std::unique_ptr<ReadQueue> ending;
     {
-        std::lock_guard lock(mutex_);
+        std::unique_lock lock(mutex_);
+        gone_.wait(lock, [&] { return loans_ == 0; });
         ending = std::move(queue_);
     }
     ending.reset();  // without the lock: what is still being read wants it

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <list>
 #include <memory>
@@ -106,7 +107,7 @@ public:
     // Somebody waits for this batch: from now on it depends on none that ends only when it is consumed.
     void hurry(Loan& loan);
 
-    // Ends the threads and frees the memory; both come back when something is asked for. No loan may be left.
+    // Ends the threads and frees the memory; both come back when something is asked for. Waits for loans to be gone.
     void stop();
 
     const ReadCounts& counts() const { return counts_; }
@@ -152,6 +153,8 @@ private:
     std::unique_ptr<ReadQueue> queue_;
     std::list<Segment*> idle_;    // held by nobody, the longest idle first
     std::list<Loan*> waiting_;    // for memory, in the order they asked
+    std::size_t loans_ = 0;       // that exist
+    std::condition_variable gone_;
     std::size_t holding_ = 0;     // loans that hold memory
     std::size_t running_ = 0;     // those of them that are urgent: they end by themselves
     std::size_t open_files_ = 0;

@@ -299,6 +299,20 @@ def test_a_child_forked_while_reads_are_on_their_way_loads_for_itself(large):
     assert len(list(passing)) == 29
 
 
+@pytest.mark.parametrize("io", ["mmap", *READ_MODES])
+def test_closing_from_another_thread_ends_an_epoch_with_an_error(io, large):
+    for _ in range(20):
+        loader = fl.DataLoader(fl.open(large), 20, io=io, num_workers=2)
+        passing = iter(loader)
+        next(passing)
+        other = threading.Thread(target=loader.close)
+        other.start()
+        with pytest.raises((ValueError, RuntimeError)):
+            while True:
+                next(passing)
+        other.join()
+
+
 def test_more_shards_than_files_are_kept_open(tmp_path):
     shards = []
     for i in range(300):
