@@ -41,6 +41,22 @@ def load(path, pipeline, **options):
     return np.concatenate([batch["image"] for batch in loader])
 
 
+def run_program(pipeline, picture, sample):
+    """The native program of a pipeline on one picture."""
+    height, width, _ = picture.shape
+    row = ops.Pixels(height, width)
+    for op in pipeline:
+        row = op.output(row)
+    steps = [
+        (kernels.STEPS.index(step.kind), i, step.height, step.width, step.filter, step.numbers)
+        for i, step in enumerate(op.step() for op in pipeline)
+    ]
+    program = kernels.Program(2, False, (height, width, 3), steps, row.shape, 0, 0, (1.0,) * 4, (0.0,) * 4, SEED)
+    out = np.empty(row.shape, np.uint8)
+    program.run(picture, np.array([height, width, 3, 8], np.uint32), 0, sample, out)
+    return out
+
+
 def same_value(path, picture, count):
     """A file of one picture many times."""
     with fl.DatasetWriter(path, {"image": fl.RawImageField(*picture.shape[:2])}) as writer:
@@ -384,23 +400,44 @@ ANY = [
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(ANY), min_size=2, max_size=6), st.integers(0, 2**40))
 def test_operations_follow_each_other_in_any_order(pipeline, sample):
-    try:
-        row = ops.Pixels(HEIGHT, WIDTH)
-        for op in pipeline:
-            row = op.output(row)
-    except ValueError:
-        return  # a crop of more than is there
-    steps = [
-        (kernels.STEPS.index(step.kind), i, step.height, step.width, step.filter, step.numbers)
-        for i, step in enumerate(op.step() for op in pipeline)
-    ]
-    program = kernels.Program(
-        2, False, (HEIGHT, WIDTH, 3), steps, (row.height, row.width, 3), 0, 0, (1.0,) * 4, (0.0,) * 4, SEED
-    )
     picture = photo(sample % 1000)
-    out = np.empty((row.height, row.width, 3), np.uint8)
-    program.run(picture, np.array([HEIGHT, WIDTH, 3, 8], np.uint32), 0, sample, out)
-    np.testing.assert_array_equal(out, wanted(pipeline, sample, picture))
+    row = ops.Pixels(HEIGHT, WIDTH)
+    for i, op in enumerate(pipeline):
+        try:
+            row = op.output(row)
+        except ValueError:  # a crop of more than is there: as far as it goes
+            pipeline = pipeline[:i]
+            break
+    found = run_program(pipeline, picture, sample)
+    np.testing.assert_array_equal(found, wanted(pipeline, sample, picture))
+
+
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        [ops.HorizontalFlip(1), ops.RandomCrop(17)],
+        [ops.HorizontalFlip(1), ops.RandomCrop(30), ops.HorizontalFlip(), ops.CenterCrop((20, 9))],
+        [ops.HorizontalFlip(1), ops.Resize((20, 31))],
+        [ops.Resize((50, 40)), ops.Resize((20, 31)), ops.HorizontalFlip(1)],
+        [ops.Resize((50, 40)), ops.RandomCrop(30), ops.Resize((20, 31))],
+        [ops.Invert(), ops.RandomCrop(30), ops.RandomCrop(20)],
+        [ops.Invert(), ops.RandomCrop(30), ops.HorizontalFlip(), ops.VerticalFlip()],
+        [ops.Invert(), ops.RandomCrop(30), ops.Resize((20, 31)), ops.HorizontalFlip(), ops.Solarize(p=0.5)],
+        [ops.RandomCrop(30), ops.RandomRotation(20), ops.CenterCrop(20)],
+    ],
+    ids=range(9),
+)
+def test_what_is_only_noted_at_first_comes_in_its_turn(pipeline, dataset):
+    for i, got in enumerate(load(dataset, pipeline)):
+        np.testing.assert_array_equal(got, wanted(pipeline, i, photo(i)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 2**40))
+def test_erasing_leaves_a_part_of_the_smallest_images(height, width, sample):
+    op = ops.RandomErasing(1, (0.3, 1.0), (0.2, 5), (1, 2, 3))
+    picture = photo(1, height, width)
+    np.testing.assert_array_equal(run_program([op], picture, sample), wanted([op], sample, picture))
 
 
 @pytest.mark.parametrize(

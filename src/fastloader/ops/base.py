@@ -133,7 +133,7 @@ def spread(name: str, value: Any, low: float, high: float) -> tuple[float, float
     """Two numbers within bounds, the lesser first; one number is as far below 0 as above."""
     if not isinstance(value, tuple | list):
         most = number(name, value, 0, high)
-        return -most, most
+        return 0.0 - most, most
     if len(value) != 2:
         raise ValueError(f"{name}={value!r}: one number, or the least and the most")
     first, second = (number(name, one, low, high) for one in value)
