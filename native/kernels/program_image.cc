@@ -1,5 +1,6 @@
 #include "program_image.h"
 
+#include "channels.h"
 #include "colour.h"
 #include "jpeg_crop.h"
 
@@ -9,6 +10,12 @@ namespace {
 // A JPEG is decoded at 1/2, 1/4 or 1/8 only where that leaves this many times the pixels asked for along each side:
 // closer to the target, scaling the DCT shows against a filter over all pixels.
 constexpr double kSpare = 2.0;
+
+void mirror_row(const std::uint8_t* from, std::uint32_t width, std::uint32_t channels, std::uint8_t* to) {
+    with_channels(channels, [&]<std::uint32_t kChannels>() {
+        for (std::size_t x = 0; x < width; ++x) copy_pixel<kChannels>(to + x * kChannels, from + (width - 1 - x) * kChannels);
+    });
+}
 
 }  // namespace
 
@@ -68,7 +75,10 @@ void ProgramImage::load() {
     const Frame to = frame();
     const auto out = spare(to);
     prepare();
-    for (std::uint32_t y = 0; y < to.height; ++y) resizer_.row(y, out.data() + y * to.row());
+    for (std::uint32_t y = 0; y < to.height; ++y) {
+        auto* place = out.data() + y * to.row();
+        if (const auto* row = row_at(y, place); row != place) std::memcpy(place, row, to.row());
+    }
     accept(to);
 }
 
@@ -80,48 +90,51 @@ void ProgramImage::finish(const Cast& cast, MutableBytes out) {
     const std::size_t plane = std::size_t{height_} * width_;
     const std::size_t samples = program.cast.layout == Layout::hwc ? channels_ : 1;
     const std::size_t step = std::size_t{width_} * samples * size_of(program.cast.element);
-    const std::size_t row = frame().row();
-    if (!stored_ && !resized_ && !mirrored_) {
-        const std::size_t stride = std::size_t{source_width_} * channels_;
-        const auto* from = image_.data() + cut_.top * stride + std::size_t{cut_.left} * channels_;
-        for (std::size_t y = 0; y < height_; ++y) cast.row(from + y * stride, width_, out.data() + y * step, plane);
-        return;
-    }
     prepare();
-    line_.resize(row);
-    for (std::uint32_t y = 0; y < height_; ++y) {
-        resizer_.row(y, line_.data());
-        cast.row(line_.data(), width_, out.data() + y * step, plane);
-    }
+    line_.resize(frame().row());
+    for (std::uint32_t y = 0; y < height_; ++y) cast.row(row_at(y, line_.data()), width_, out.data() + y * step, plane);
 }
 
-// Has the resizer give the rows that were noted; one that changes nothing gives the pixels as they are.
+// Rows from the first to the last, none twice: where they lie, or made in `room`.
+const std::uint8_t* ProgramImage::row_at(std::uint32_t y, std::uint8_t* room) {
+    if (resized_) {
+        resizer_.row(y, room);
+        return room;
+    }
+    const auto* row = pixels_ + y * stride_;
+    if (!mirrored_) return row;
+    mirror_row(row, width_, channels_, room);
+    return room;
+}
+
+// Has the pixels that the rows to come are made of; only those of a resize change, others are cut out.
 void ProgramImage::prepare() {
-    ResizeSpec spec{cut_.height, cut_.width, channels_, {}, height_, width_, resized_ ? filter_ : Filter::nearest, mirrored_};
+    ResizeSpec spec{cut_.height, cut_.width, channels_, {}, height_, width_, filter_, mirrored_};
     spec.box = {0, 0, static_cast<float>(cut_.width), static_cast<float>(cut_.height)};
-    const std::uint8_t* pixels = nullptr;
-    std::ptrdiff_t stride = 0;
     if (stored_) {
-        decode(spec, pixels, stride);
+        decode(spec);
     } else {
-        const auto region = resizer_.prepare(spec);
-        stride = static_cast<std::ptrdiff_t>(source_width_) * channels_;
-        pixels = image_.data() + (cut_.top + region.top) * stride +
-                 static_cast<std::ptrdiff_t>(cut_.left + region.left) * channels_;
+        const auto region = needed(spec);
+        stride_ = static_cast<std::ptrdiff_t>(source_width_) * channels_;
+        pixels_ = image_.data() + (cut_.top + region.top) * stride_ +
+                  static_cast<std::ptrdiff_t>(cut_.left + region.left) * channels_;
     }
-    resizer_.source(pixels, stride);
+    if (resized_) resizer_.source(pixels_, stride_);
 }
 
-// Prepares the resizer and decodes what it needs of the cut. Where the image is decoded smaller, the cut's edges may lie
-// within a pixel.
-void ProgramImage::decode(ResizeSpec& spec, const std::uint8_t*& pixels, std::ptrdiff_t& stride) {
+Region ProgramImage::needed(const ResizeSpec& spec) {
+    return resized_ ? resizer_.prepare(spec) : Region{0, 0, cut_.height, cut_.width};
+}
+
+// Decodes what is needed of the cut. Where the image is decoded smaller, the cut's edges may lie within a pixel.
+void ProgramImage::decode(ResizeSpec& spec) {
     Region region;
     std::uint32_t left = cut_.left, top = cut_.top;
     if (program_->stored == StoredKind::jpeg) {
         JpegPayload parts{payload_, {}};
         if (program_->seekable) parts = jpeg_split(payload_);
         std::uint32_t shrink = 1;
-        if (spec.filter != Filter::nearest)
+        if (resized_ && spec.filter != Filter::nearest)
             while (shrink < 8 && cut_.width >= kSpare * 2 * shrink * spec.out_width &&
                    cut_.height >= kSpare * 2 * shrink * spec.out_height)
                 shrink *= 2;
@@ -135,37 +148,36 @@ void ProgramImage::decode(ResizeSpec& spec, const std::uint8_t*& pixels, std::pt
             const float y = static_cast<float>(cut_.top) / part - static_cast<float>(top);
             spec.box = {x, y, x + static_cast<float>(cut_.width) / part, y + static_cast<float>(cut_.height) / part};
         }
-        region = resizer_.prepare(spec);
+        region = needed(spec);
         const JpegBox box{left + region.left, top + region.top, region.right - region.left, region.bottom - region.top};
-        stride = static_cast<std::ptrdiff_t>(box.width) * shape_.channels;
-        decoded_.resize(static_cast<std::size_t>(stride) * box.height);
+        stride_ = static_cast<std::ptrdiff_t>(box.width) * shape_.channels;
+        decoded_.resize(static_cast<std::size_t>(stride_) * box.height);
         jpeg_decode_box(parts.jpeg, parts.index, {shape_, box, shrink, 0, JpegRoute::automatic}, decoded_.data(),
-                        static_cast<std::size_t>(stride));
-        pixels = decoded_.data();
+                        static_cast<std::size_t>(stride_));
+        pixels_ = decoded_.data();
     } else {
-        region = resizer_.prepare(spec);
+        region = needed(spec);
         const std::uint8_t* whole = payload_.data();
         if (program_->stored == StoredKind::png) {
             decoded_.resize(shape_.bytes());
             image_decode(ImageKind::png, payload_, shape_, decoded_);
             whole = decoded_.data();
         }
-        stride = static_cast<std::ptrdiff_t>(shape_.width) * shape_.channels;
-        pixels = whole + (top + region.top) * stride + static_cast<std::ptrdiff_t>(left + region.left) * shape_.channels;
+        stride_ = static_cast<std::ptrdiff_t>(shape_.width) * shape_.channels;
+        pixels_ = whole + (top + region.top) * stride_ + static_cast<std::ptrdiff_t>(left + region.left) * shape_.channels;
     }
-    convert(region.bottom - region.top, region.right - region.left, shape_.channels, pixels, stride);
+    convert(region.bottom - region.top, region.right - region.left, shape_.channels);
 }
 
 // Gray to colours by repeating, colours to gray by luma, alpha left out: as Pillow converts.
-void ProgramImage::convert(std::uint32_t height, std::uint32_t width, std::uint32_t from, const std::uint8_t*& pixels,
-                           std::ptrdiff_t& stride) {
+void ProgramImage::convert(std::uint32_t height, std::uint32_t width, std::uint32_t from) {
     const std::uint32_t to = channels_;
     if (from == to) return;
     converted_.resize(std::size_t{height} * width * to);
     const std::uint32_t colours = from <= 2 ? 1 : 3;
     line_.resize(std::size_t{width} * 3);
     for (std::uint32_t y = 0; y < height; ++y) {
-        const auto* row = pixels + y * stride;
+        const auto* row = pixels_ + y * stride_;
         auto* out = converted_.data() + std::size_t{y} * width * to;
         if (colours == to) {
             for (std::uint32_t x = 0; x < width; ++x) std::memcpy(out + x * to, row + x * from, to);
@@ -176,8 +188,8 @@ void ProgramImage::convert(std::uint32_t height, std::uint32_t width, std::uint3
             grayscale({1, width, 3}, {line_.data(), std::size_t{width} * 3}, 1, {out, width}, best_simd());
         }
     }
-    pixels = converted_.data();
-    stride = static_cast<std::ptrdiff_t>(width) * to;
+    pixels_ = converted_.data();
+    stride_ = static_cast<std::ptrdiff_t>(width) * to;
 }
 
 }  // namespace fl

@@ -27,7 +27,7 @@ public:
 
     void crop(const Cut& cut);  // lies within the image
     void resize(std::uint32_t height, std::uint32_t width, Filter filter);
-    void mirror();           // left and right exchanged
+    void mirror();             // left and right exchanged
     void gray_while_stored();  // gray from here on; only where `undecoded`
     bool undecoded() const { return stored_ && !resized_; }
 
@@ -43,9 +43,10 @@ public:
 private:
     void load();
     void prepare();
-    void decode(ResizeSpec& spec, const std::uint8_t*& pixels, std::ptrdiff_t& stride);
-    void convert(std::uint32_t height, std::uint32_t width, std::uint32_t from, const std::uint8_t*& pixels,
-                 std::ptrdiff_t& stride);
+    const std::uint8_t* row_at(std::uint32_t y, std::uint8_t* room);
+    Region needed(const ResizeSpec& spec);
+    void decode(ResizeSpec& spec);
+    void convert(std::uint32_t height, std::uint32_t width, std::uint32_t from);
 
     const Program* program_ = nullptr;
     Bytes payload_;
@@ -57,6 +58,8 @@ private:
     Filter filter_ = Filter::nearest;
     std::uint32_t height_ = 0, width_ = 0, channels_ = 3;
 
+    const std::uint8_t* pixels_ = nullptr;  // the first that is needed, and the bytes from a row to the next
+    std::ptrdiff_t stride_ = 0;
     Resizer resizer_;
     std::vector<std::uint8_t> decoded_, converted_, image_, other_, line_;
 };
