@@ -526,8 +526,8 @@ fl::ReadOptions read_options(const IoOptions& given) {
 
 // Payloads as elements: bytes of one, what metadata states, length, multiple, whether to truncate, the item that fills.
 using ElementsTuple = std::tuple<std::size_t, int, std::uint64_t, std::uint64_t, bool, nb::bytes>;
-// A step of a program: kind, number of the op, height, width, filter, four numbers.
-using StepTuple = std::tuple<int, std::uint32_t, std::uint32_t, std::uint32_t, int, std::array<double, 4>>;
+// A step of a program: kind, number of the op, height, width, filter, as many numbers as its kind takes.
+using StepTuple = std::tuple<int, std::uint32_t, std::uint32_t, std::uint32_t, int, std::vector<double>>;
 // How images are stored, whether seekable, the shape of raw ones, the steps, height, width and channels of the result,
 // its element and layout, scale and bias of each channel, the seed.
 struct BoundProgram {
@@ -543,7 +543,7 @@ struct BoundProgram {
         made->seekable = seekable;
         made->raw = {std::get<0>(raw), std::get<1>(raw), std::get<2>(raw), 8};
         for (const auto& [kind, op, height, width, filter, numbers] : steps) {
-            if (kind < 0 || kind > static_cast<int>(fl::ProgramStep::Kind::flip_down)) throw nb::value_error("no such step");
+            if (kind < 0 || kind >= static_cast<int>(fl::ProgramStep::kKinds)) throw nb::value_error("no such step");
             if (filter < 0 || filter > static_cast<int>(fl::Filter::lanczos)) throw nb::value_error("no such filter");
             fl::ProgramStep step;
             step.kind = static_cast<fl::ProgramStep::Kind>(kind);

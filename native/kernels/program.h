@@ -14,21 +14,45 @@
 namespace fl {
 
 struct ProgramStep {
+    // With the numbers that each takes. `p` is how likely it happens; a range is its least and its most; a fill is three
+    // numbers, one a channel.
     enum class Kind : std::uint8_t {
-        random_resized_crop,  // numbers: least and most area, least and most ratio
+        random_resized_crop,  // to height x width; ranges of the area and of the ratio
         resize,               // to height x width
         resize_shorter,       // the shorter side becomes `height`
         centre_crop,
-        random_crop,  // numbers[0]: pixels of padding on each side, filled with `fill`
-        flip,         // left and right; numbers[0]: how likely
-        flip_down,    // top and bottom
+        random_crop,      // padding on each side, its fill
+        flip,             // left and right; p
+        flip_down,        // top and bottom; p
+        pad,              // left, top, right, bottom, PadMode, fill
+        translate,        // pixels in any direction, fill
+        rotate,           // range of degrees, fill
+        affine,           // ranges of degrees, shares moved across and down, pixels moved across and down, ranges of the
+                          // scale, of the shear across and of the shear down, fill
+        erase,            // p, ranges of the area and of the ratio, whether noise, fill
+        cutout,           // height x width; fill
+        brightness,       // p, range of the factor
+        contrast,         // p, range of the factor
+        saturation,       // p, range of the factor
+        hue,              // p, range of the turns
+        jitter,           // p, ranges of the four above
+        gray,             // p, channels
+        sharpness,        // p, range of the factor
+        blur,             // height and width of the weights; p, range of sigma
+        posterize,        // p, bits
+        solarize,         // p, threshold
+        autocontrast,     // p
+        equalize,         // p
+        invert,           // p
+        rand_augment,     // operations, magnitude, magnitudes there are, fill
+        trivial_augment,  // magnitudes there are, fill
     };
+    static constexpr std::size_t kKinds = static_cast<std::size_t>(Kind::trivial_augment) + 1;
     Kind kind;
     std::uint32_t op = 0;  // its number among the user's, which keys its draws
     std::uint32_t height = 0, width = 0;
     Filter filter = Filter::bilinear;
-    std::array<double, 4> numbers{};
-    std::array<std::uint8_t, 4> fill{};
+    std::vector<double> numbers;
 };
 
 // How images are stored; of raw ones the shape is known beforehand.

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -220,7 +221,7 @@ class Program:
         stored: int,
         seekable: bool,
         raw: tuple[int, int, int],
-        steps: list[tuple[int, int, int, int, int, tuple[float, float, float, float]]],
+        steps: list[tuple[int, int, int, int, int, Sequence[float]]],
         result: tuple[int, int, int],
         element: int,
         layout: int,

@@ -73,16 +73,15 @@ if TYPE_CHECKING:
     from fastloader.types import Buffer
 
 __all__ = [
-    "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LAYOUTS", "PADDINGS", "PNG", "SAMPLES", "Engine",
-    "Failure", "Keys", "Payloads", "Program", "Table", "affine", "assemble", "autocontrast", "block_crcs", "brightness",
-    "cast",
-    "codec_id", "compress", "contrast", "copy_crc32c", "crc32c", "crc32c_variants", "cutmix", "decode_image",
-    "decode_jpeg_box", "decompress", "equalize", "erase", "erase_noise", "gather_bytes", "gather_fixed",
-    "gather_ragged", "gaussian_blur", "grayscale", "has_uring", "hue", "image_decode_many", "image_info", "invert",
-    "jpeg_baseline", "jpeg_encode", "jpeg_index", "jpeg_size", "lay_slots", "mixup", "pad_image", "permute", "philox",
-    "place", "png_encode", "posterize", "random_below", "random_bits", "random_normal", "random_uniform", "resize",
-    "resize_image", "resize_region", "saturation", "sharpness", "simd_levels", "solarize", "take", "take_bits",
-    "xxh64",
+    "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LAYOUTS", "PADDINGS", "PNG", "SAMPLES", "STEPS",
+    "Engine", "Failure", "Keys", "Payloads", "Program", "Table", "affine", "assemble", "autocontrast", "block_crcs",
+    "brightness", "cast", "codec_id", "compress", "contrast", "copy_crc32c", "crc32c", "crc32c_variants", "cutmix",
+    "decode_image", "decode_jpeg_box", "decompress", "equalize", "erase", "erase_noise", "gather_bytes",
+    "gather_fixed", "gather_ragged", "gaussian_blur", "grayscale", "has_uring", "hue", "image_decode_many",
+    "image_info", "invert", "jpeg_baseline", "jpeg_encode", "jpeg_index", "jpeg_size", "lay_slots", "mixup",
+    "pad_image", "permute", "philox", "place", "png_encode", "posterize", "random_below", "random_bits",
+    "random_normal", "random_uniform", "resize", "resize_image", "resize_region", "saturation", "sharpness",
+    "simd_levels", "solarize", "take", "take_bits", "xxh64",
 ]  # fmt: skip
 
 JPEG, PNG = 0, 1
@@ -105,6 +104,14 @@ LAYOUTS = ("hwc", "chw")
 
 PADDINGS = ("constant", "edge", "reflect", "symmetric")
 """What lies around a padded image, as numpy.pad names it, at the index that is its number in C++."""
+
+STEPS = (
+    "random_resized_crop", "resize", "resize_shorter", "centre_crop", "random_crop", "flip", "flip_down", "pad",
+    "translate", "rotate", "affine", "erase", "cutout", "brightness", "contrast", "saturation", "hue", "jitter", "gray",
+    "sharpness", "blur", "posterize", "solarize", "autocontrast", "equalize", "invert", "rand_augment",
+    "trivial_augment",
+)  # fmt: skip
+"""Names of the steps of a program, at the index that is their number in C++."""
 
 _DEFAULT_LEVEL = {"none": 0, "lz4": 1, "zstd": 3}
 _LEVELS = {"none": (0, 0), "lz4": (1, 12), "zstd": (-7, 22)}

@@ -314,7 +314,7 @@ def test_a_loader_can_be_closed_while_another_thread_waits_for_a_batch(io, large
     passing = iter(loader)
     next(passing)
     loader.close()
-    with pytest.raises(ValueError, match="stopped|not running|no such batch"):
+    with pytest.raises(ValueError, match=r"stopped|not running|no such batch"):
         list(passing)
 
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from draws import Draws
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -81,27 +82,6 @@ def test_a_crop_of_the_middle_is_cut_from_the_full_decode(dataset):
     for image, got in zip(decoded(dataset), found, strict=True):
         top, left = round((image.shape[0] - 50) / 2), round((image.shape[1] - 50) / 2)
         assert (image[top : top + 50, left : left + 50] == got).all()
-
-
-class Draws:
-    """The stream of one op on one sample, from its bits."""
-
-    def __init__(self, seed, epoch, sample, op):
-        words = np.empty(256, np.uint32)
-        kernels.random_bits(seed, epoch, sample, op, words)
-        self.words = iter(words.tolist())
-
-    def bits(self):
-        return next(self.words) | next(self.words) << 32
-
-    def uniform(self):
-        return (self.bits() >> 11) * 2.0**-53
-
-    def below(self, bound):
-        while True:
-            product = self.bits() * bound
-            if product % 2**64 >= -(2**64) % bound:
-                return product >> 64
 
 
 def drawn_box(draws, height, width, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3)):
@@ -244,7 +224,7 @@ def test_random_crops_reach_everywhere_and_padding_is_black(tmp_path):
         ([ops.Resize((30, 30)), ops.CenterCrop(40)], "takes 40 pixels of height, and gets 30"),
         ([ops.Resize((30, 30)), ops.Cast("float16"), ops.Normalize(0, 1)], "takes uint8 pixels, and gets float16"),
         ([ops.Resize((30, 30)), "flip"], "is no operation but a str"),
-        ([ops.Resize((30, 30)), ops.Grayscale()], "is part of decoding: put it first"),
+        ([ops.Resize((30, 30)), ops.Grayscale(), ops.Grayscale()], "takes 3 channels, and gets 1"),
     ],
 )
 def test_a_mistake_is_shown_in_its_place_before_anything_is_read(pipeline, why, dataset):

@@ -4,18 +4,36 @@ Each is a frozen description. What an operation draws is a function of the loade
 place in the pipeline alone.
 """
 
+from fastloader.ops.affine import Affine, RandomAffine, RandomRotation, RandomTranslate, Rotate
+from fastloader.ops.auto import RandAugment, TrivialAugment
 from fastloader.ops.base import Op, Pixels, Step
+from fastloader.ops.colour import (
+    ColorJitter,
+    Grayscale,
+    RandomBrightness,
+    RandomContrast,
+    RandomGrayscale,
+    RandomHue,
+    RandomSaturation,
+)
+from fastloader.ops.erase import Cutout, RandomErasing
 from fastloader.ops.geometry import (
     CenterCrop,
     HorizontalFlip,
+    Pad,
     RandomCrop,
     RandomResizedCrop,
     Resize,
     VerticalFlip,
 )
-from fastloader.ops.values import Cast, Grayscale, Layout, Normalize
+from fastloader.ops.smooth import GaussianBlur, Sharpness
+from fastloader.ops.tones import AutoContrast, Equalize, Invert, Posterize, Solarize
+from fastloader.ops.values import Cast, Layout, Normalize
 
 __all__ = [
-    "Cast", "CenterCrop", "Grayscale", "HorizontalFlip", "Layout", "Normalize", "Op", "Pixels", "RandomCrop",
-    "RandomResizedCrop", "Resize", "Step", "VerticalFlip",
+    "Affine", "AutoContrast", "Cast", "CenterCrop", "ColorJitter", "Cutout", "Equalize", "GaussianBlur", "Grayscale",
+    "HorizontalFlip", "Invert", "Layout", "Normalize", "Op", "Pad", "Pixels", "Posterize", "RandAugment",
+    "RandomAffine", "RandomBrightness", "RandomContrast", "RandomCrop", "RandomErasing", "RandomGrayscale",
+    "RandomHue", "RandomResizedCrop", "RandomRotation", "RandomSaturation", "RandomTranslate", "Resize", "Rotate",
+    "Sharpness", "Solarize", "Step", "TrivialAugment", "VerticalFlip",
 ]  # fmt: skip

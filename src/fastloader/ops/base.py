@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -34,13 +35,13 @@ class Pixels:
 
 
 class Step(NamedTuple):
-    """A native step: its kind, the size it gives, a filter, and up to four numbers."""
+    """A native step: one of ``kernels.STEPS``, a size, a filter, and as many numbers as the step takes."""
 
-    kind: int
+    kind: str
     height: int = 0
     width: int = 0
     filter: int = 0
-    numbers: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    numbers: tuple[float, ...] = ()
 
 
 class Op(ABC):
@@ -53,6 +54,15 @@ class Op(ABC):
     def step(self) -> Step | None:
         """The native step; ``None`` for what is part of the last one, the cast."""
         return None
+
+
+class PixelOp(Op):
+    """An operation that changes pixels, and neither how many there are nor what they are."""
+
+    def output(self, given: Pixels) -> Pixels:
+        """Unchanged in shape and type."""
+        check_pixels(given)
+        return given
 
 
 def check_pixels(given: Pixels) -> None:
@@ -93,12 +103,79 @@ def interval(name: str, value: Any, low: float, high: float) -> tuple[float, flo
     return first, second
 
 
+def check_colours(given: Pixels) -> None:
+    """Three channels, as there are no colours in one."""
+    if given.channels != 3:
+        raise ValueError(f"takes 3 channels, and gets {given.channels}: put it before Grayscale")
+
+
+def number(name: str, value: Any, low: float, high: float) -> float:
+    """A number within bounds."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name}={value!r}: a number")
+    found = float(value)
+    if not low <= found <= high:
+        raise ValueError(f"{name}={value!r}: from {low:g} to {high:g}")
+    return found
+
+
+def whole(name: str, value: Any, low: int, high: int) -> int:
+    """A whole number within bounds."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name}={value!r}: a whole number")
+    found = int(value.__index__())
+    if not low <= found <= high:
+        raise ValueError(f"{name}={value!r}: from {low} to {high}")
+    return found
+
+
+def spread(name: str, value: Any, low: float, high: float) -> tuple[float, float]:
+    """Two numbers within bounds, the lesser first; one number is as far below 0 as above."""
+    if not isinstance(value, tuple | list):
+        most = number(name, value, 0, high)
+        return 0.0 - most, most
+    if len(value) != 2:
+        raise ValueError(f"{name}={value!r}: one number, or the least and the most")
+    first, second = (number(name, one, low, high) for one in value)
+    if first > second:
+        raise ValueError(f"{name}={value!r}: the lesser number first")
+    return first, second
+
+
+Fill = int | tuple[int, int, int]
+
+
+def colour(name: str, value: Any) -> Fill:
+    """One number from 0 to 255 for all channels, or red, green and blue."""
+    if not isinstance(value, tuple | list):
+        return whole(name, value, 0, 255)
+    if len(value) != 3:
+        raise ValueError(f"{name}={value!r}: one number from 0 to 255, or three")
+    red, green, blue = (whole(name, one, 0, 255) for one in value)
+    return red, green, blue
+
+
+def channels_of(fill: Fill) -> tuple[int, int, int]:
+    """A fill as three numbers."""
+    return fill if isinstance(fill, tuple) else (fill, fill, fill)
+
+
+def check_fill(name: str, fill: Fill, given: Pixels) -> None:
+    """Three numbers are for three channels."""
+    if isinstance(fill, tuple) and given.channels != 3:
+        raise ValueError(f"has {name}={fill!r} for {given.channels} channel: give it one number")
+
+
 def likelihood(value: Any) -> float:
     """A number from 0 to 1."""
-    number = float(value)
-    if not 0 <= number <= 1:
-        raise ValueError(f"p={value!r}: from 0 to 1")
-    return number
+    return number("p", value, 0, 1)
+
+
+def smoothness(name: str) -> int:
+    """The native number of a filter that an affine map can have."""
+    if name not in ("nearest", "bilinear"):
+        raise ValueError(f"filter={name!r}: nearest or bilinear")
+    return filter_number(name)
 
 
 def filter_number(name: str) -> int:

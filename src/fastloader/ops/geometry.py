@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fastloader.ops.base import Op, Pixels, Step, both_sides, check_pixels, filter_number, interval, likelihood, side
-
-_RANDOM_RESIZED_CROP, _RESIZE, _RESIZE_SHORTER, _CENTRE_CROP, _RANDOM_CROP, _FLIP, _FLIP_DOWN = range(7)
+from fastloader import kernels
+from fastloader.ops.base import (
+    MAX_SIDE,
+    Fill,
+    Op,
+    PixelOp,
+    Pixels,
+    Step,
+    both_sides,
+    channels_of,
+    check_fill,
+    check_pixels,
+    colour,
+    filter_number,
+    interval,
+    likelihood,
+    side,
+    whole,
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +53,7 @@ class RandomResizedCrop(Op):
     def step(self) -> Step:
         """Crop and resize in one."""
         height, width = both_sides("size", self.size)
-        return Step(_RANDOM_RESIZED_CROP, height, width, filter_number(self.filter), (*self.scale, *self.ratio))
+        return Step("random_resized_crop", height, width, filter_number(self.filter), (*self.scale, *self.ratio))
 
 
 @dataclass(frozen=True)
@@ -70,8 +86,8 @@ class Resize(Op):
         """An antialiased resize."""
         number = filter_number(self.filter)
         if isinstance(self.size, tuple):
-            return Step(_RESIZE, *self.size, number)
-        return Step(_RESIZE_SHORTER, self.size, 0, number)
+            return Step("resize", *self.size, number)
+        return Step("resize_shorter", self.size, 0, number)
 
 
 def _crop_output(op: CenterCrop | RandomCrop, given: Pixels, padding: int) -> Pixels:
@@ -98,32 +114,35 @@ class CenterCrop(Op):
 
     def step(self) -> Step:
         """Narrows what is decoded."""
-        return Step(_CENTRE_CROP, *both_sides("size", self.size))
+        return Step("centre_crop", *both_sides("size", self.size))
 
 
 @dataclass(frozen=True)
 class RandomCrop(Op):
-    """A part of this size from anywhere in the image, with ``padding`` black pixels on each side first."""
+    """A part of this size from anywhere in the image, with ``padding`` pixels of ``fill`` on each side first."""
 
     size: int | tuple[int, int]
     padding: int = 0
+    fill: Fill = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", both_sides("size", self.size))
-        if self.padding:
-            side("padding", self.padding)
+        object.__setattr__(self, "padding", whole("padding", self.padding, 0, MAX_SIDE - 1))
+        object.__setattr__(self, "fill", colour("fill", self.fill))
 
     def output(self, given: Pixels) -> Pixels:
         """Of the size asked for."""
+        check_fill("fill", self.fill, given)
         return _crop_output(self, given, self.padding)
 
     def step(self) -> Step:
-        """Narrows what is decoded, where nothing is padded."""
-        return Step(_RANDOM_CROP, *both_sides("size", self.size), 0, (float(self.padding), 0.0, 0.0, 0.0))
+        """Narrows what is decoded, where nothing of the padding shows."""
+        numbers = (self.padding, *channels_of(self.fill))
+        return Step("random_crop", *both_sides("size", self.size), numbers=numbers)
 
 
 @dataclass(frozen=True)
-class HorizontalFlip(Op):
+class HorizontalFlip(PixelOp):
     """Left and right exchanged, with likelihood ``p``. Behind a resize it costs nothing."""
 
     p: float = 0.5
@@ -131,18 +150,13 @@ class HorizontalFlip(Op):
     def __post_init__(self) -> None:
         object.__setattr__(self, "p", likelihood(self.p))
 
-    def output(self, given: Pixels) -> Pixels:
-        """Unchanged in shape."""
-        check_pixels(given)
-        return given
-
     def step(self) -> Step:
         """A mirror."""
-        return Step(_FLIP, numbers=(self.p, 0.0, 0.0, 0.0))
+        return Step("flip", numbers=(self.p,))
 
 
 @dataclass(frozen=True)
-class VerticalFlip(Op):
+class VerticalFlip(PixelOp):
     """Top and bottom exchanged, with likelihood ``p``."""
 
     p: float = 0.5
@@ -150,11 +164,50 @@ class VerticalFlip(Op):
     def __post_init__(self) -> None:
         object.__setattr__(self, "p", likelihood(self.p))
 
-    def output(self, given: Pixels) -> Pixels:
-        """Unchanged in shape."""
-        check_pixels(given)
-        return given
-
     def step(self) -> Step:
         """A mirror."""
-        return Step(_FLIP_DOWN, numbers=(self.p, 0.0, 0.0, 0.0))
+        return Step("flip_down", numbers=(self.p,))
+
+
+@dataclass(frozen=True)
+class Pad(Op):
+    """Pixels added around the image: as many on each side, (across, down), or (left, top, right, bottom).
+
+    ``mode`` is what they are: "constant" (``fill``), "edge", "reflect" or "symmetric", as ``numpy.pad`` names them.
+    """
+
+    padding: int | tuple[int, int] | tuple[int, int, int, int]
+    fill: Fill = 0
+    mode: str = "constant"
+
+    def __post_init__(self) -> None:
+        given = self.padding if isinstance(self.padding, tuple | list) else (self.padding,) * 4
+        if len(given) not in (2, 4):
+            raise ValueError(f"padding={self.padding!r}: one number, (across, down), or (left, top, right, bottom)")
+        four = tuple(whole("padding", one, 0, MAX_SIDE - 1) for one in given)
+        object.__setattr__(self, "padding", four * (4 // len(four)))
+        object.__setattr__(self, "fill", colour("fill", self.fill))
+        if self.mode not in kernels.PADDINGS:
+            raise ValueError(f"mode={self.mode!r}: one of {', '.join(kernels.PADDINGS)}")
+        if self.fill != 0 and self.mode != "constant":
+            raise ValueError(f"fill={self.fill!r} has no effect with mode={self.mode!r}")
+
+    def output(self, given: Pixels) -> Pixels:
+        """Larger by the padding."""
+        check_pixels(given)
+        check_fill("fill", self.fill, given)
+        left, top, right, bottom = self._four()
+        height = None if given.height is None else given.height + top + bottom
+        width = None if given.width is None else given.width + left + right
+        for found in (height, width):
+            if found is not None and found > MAX_SIDE:
+                raise ValueError(f"gives a side of {found} pixels; it may have {MAX_SIDE}")
+        return replace(given, height=height, width=width)
+
+    def step(self) -> Step:
+        """A copy into a larger image."""
+        return Step("pad", numbers=(*self._four(), kernels.PADDINGS.index(self.mode), *channels_of(self.fill)))
+
+    def _four(self) -> tuple[int, int, int, int]:
+        left, top, right, bottom = self.padding  # type: ignore[misc]
+        return left, top, right, bottom

@@ -1,4 +1,4 @@
-"""Operations on what pixels are: colours or gray, numbers of which type, in which order."""
+"""Operations on what pixels are: numbers of which type, in which order."""
 
 from __future__ import annotations
 
@@ -8,17 +8,6 @@ from dataclasses import dataclass, replace
 
 from fastloader import kernels
 from fastloader.ops.base import Op, Pixels
-
-
-@dataclass(frozen=True)
-class Grayscale(Op):
-    """One channel instead of three, by Pillow's weights. As the first operation it is part of decoding."""
-
-    def output(self, given: Pixels) -> Pixels:
-        """One channel."""
-        if given.dtype != "uint8" or given.layout != "HWC" or given.channels != 3:
-            raise ValueError(f"takes (height, width, 3) uint8 pixels, and gets {given}")
-        return replace(given, channels=1)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastloader import kernels
 from fastloader.errors import FastLoaderError
 from fastloader.fields import Field, JPEGImageField, PNGImageField, RawImageField
-from fastloader.ops import Cast, Grayscale, Layout, Normalize, Op, Pixels
+from fastloader.ops import Cast, Layout, Normalize, Op, Pixels
 
 _JPEG, _PNG, _RAW = range(3)
 MAX_OPS = 1 << 16
@@ -63,11 +63,9 @@ def compile_pipeline(name: str, field: Field, ops: Sequence[Op], seed: int) -> C
         raise PipelineError(f"pipelines for {name!r}: {len(ops)} operations; at most {MAX_OPS}")
     lines = [f"{type(field).__name__} {name!r}: {given}"]
     pixels = given
-    for i, op in enumerate(ops):
+    for op in ops:
         if not isinstance(op, Op):
             raise _wrong(lines, op, f"is no operation but a {type(op).__name__}; see fastloader.ops")
-        if isinstance(op, Grayscale) and i:
-            raise _wrong(lines, op, "is part of decoding: put it first")
         try:
             pixels = op.output(pixels)
         except ValueError as error:
@@ -80,13 +78,13 @@ def compile_pipeline(name: str, field: Field, ops: Sequence[Op], seed: int) -> C
     steps = [(i, step) for i, op in enumerate(ops) if (step := op.step()) is not None]
     program = kernels.Program(
         stored, isinstance(field, JPEGImageField) and field.seekable, raw,
-        [(step.kind, i, step.height, step.width, step.filter, step.numbers) for i, step in steps],
+        [(kernels.STEPS.index(step.kind), i, step.height, step.width, step.filter, step.numbers) for i, step in steps],
         (pixels.height, pixels.width, pixels.channels), kernels.ELEMENTS.index(pixels.dtype),
         kernels.LAYOUTS.index(pixels.layout.lower()), _four(scale, 1.0), _four(bias, 0.0), seed,
     )  # fmt: skip
-    fused = sum(isinstance(op, Normalize | Cast | Layout | Grayscale) for op in ops)
+    fused = sum(isinstance(op, Normalize | Cast | Layout) for op in ops)
     lines.append(
-        f"native, in one pass from stored bytes to the batch: {len(steps)} steps, {fused} folded into decoding and"
+        f"native, in one pass from stored bytes to the batch: {len(steps)} steps, {fused} folded into"
         f" the cast; {program.row_bytes:,} bytes a sample"
     )
     return Compiled(program, pixels, tuple(lines))

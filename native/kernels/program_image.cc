@@ -1,0 +1,199 @@
+#include "program_image.h"
+
+#include "channels.h"
+#include "colour.h"
+#include "jpeg_crop.h"
+
+namespace fl {
+namespace {
+
+// A JPEG is decoded at 1/2, 1/4 or 1/8 only where that leaves this many times the pixels asked for along each side:
+// closer to the target, scaling the DCT shows against a filter over all pixels.
+constexpr double kSpare = 2.0;
+constexpr std::size_t kLargest = 1 << 28;  // bytes of an image between two steps
+
+void mirror_row(const std::uint8_t* from, std::uint32_t width, std::uint32_t channels, std::uint8_t* to) {
+    with_channels(channels, [&]<std::uint32_t kChannels>() {
+        for (std::size_t x = 0; x < width; ++x) copy_pixel<kChannels>(to + x * kChannels, from + (width - 1 - x) * kChannels);
+    });
+}
+
+}  // namespace
+
+void ProgramImage::begin(const Program& program, Bytes payload, const ImageShape& shape) {
+    program_ = &program;
+    payload_ = payload;
+    shape_ = shape;
+    stored_ = true;
+    source_height_ = height_ = shape.height;
+    source_width_ = width_ = shape.width;
+    cut_ = {0, 0, width_, height_};
+    resized_ = mirrored_ = false;
+    channels_ = 3;
+}
+
+void ProgramImage::crop(const Cut& cut) {
+    if (resized_ || mirrored_) load();
+    cut_ = {cut_.left + cut.left, cut_.top + cut.top, cut.width, cut.height};
+    height_ = cut.height;
+    width_ = cut.width;
+}
+
+void ProgramImage::resize(std::uint32_t height, std::uint32_t width, Filter filter) {
+    if (resized_ || mirrored_) load();
+    resized_ = true;
+    filter_ = filter;
+    height_ = height;
+    width_ = width;
+}
+
+void ProgramImage::mirror() { mirrored_ = !mirrored_; }
+
+void ProgramImage::gray_while_stored() { channels_ = 1; }
+
+MutableBytes ProgramImage::pixels() {
+    load();
+    return {image_.data(), frame().size()};
+}
+
+MutableBytes ProgramImage::spare(const Frame& frame) {
+    if (frame.size() > kLargest)
+        throw Failure("size", "the image would become " + std::to_string(frame.height) + "x" +
+                                  std::to_string(frame.width) + " on its way");
+    if (other_.size() < frame.size()) other_.resize(frame.size());
+    return {other_.data(), frame.size()};
+}
+
+void ProgramImage::accept(const Frame& frame) {
+    image_.swap(other_);
+    stored_ = resized_ = mirrored_ = false;
+    source_height_ = height_ = frame.height;
+    source_width_ = width_ = frame.width;
+    channels_ = frame.channels;
+    cut_ = {0, 0, width_, height_};
+}
+
+void ProgramImage::load() {
+    const bool whole = cut_.width == source_width_ && cut_.height == source_height_;
+    if (!stored_ && whole && !resized_ && !mirrored_) return;
+    const Frame to = frame();
+    const auto out = spare(to);
+    prepare();
+    for (std::uint32_t y = 0; y < to.height; ++y) {
+        auto* place = out.data() + y * to.row();
+        if (const auto* row = row_at(y, place); row != place) std::memcpy(place, row, to.row());
+    }
+    accept(to);
+}
+
+void ProgramImage::finish(const Cast& cast, MutableBytes out) {
+    const auto& program = *program_;
+    if (height_ != program.height || width_ != program.width || channels_ != program.cast.channels)
+        throw Failure("size", "the image is " + std::to_string(height_) + "x" + std::to_string(width_) + ", not " +
+                                  std::to_string(program.height) + "x" + std::to_string(program.width));
+    const std::size_t plane = std::size_t{height_} * width_;
+    const std::size_t samples = program.cast.layout == Layout::hwc ? channels_ : 1;
+    const std::size_t step = std::size_t{width_} * samples * size_of(program.cast.element);
+    prepare();
+    line_.resize(frame().row());
+    for (std::uint32_t y = 0; y < height_; ++y) cast.row(row_at(y, line_.data()), width_, out.data() + y * step, plane);
+}
+
+// Rows from the first to the last, none twice: where they lie, or made in `room`.
+const std::uint8_t* ProgramImage::row_at(std::uint32_t y, std::uint8_t* room) {
+    if (resized_) {
+        resizer_.row(y, room);
+        return room;
+    }
+    const auto* row = pixels_ + y * stride_;
+    if (!mirrored_) return row;
+    mirror_row(row, width_, channels_, room);
+    return room;
+}
+
+// Has the pixels that the rows to come are made of; only those of a resize change, others are cut out.
+void ProgramImage::prepare() {
+    ResizeSpec spec{cut_.height, cut_.width, channels_, {}, height_, width_, filter_, mirrored_};
+    spec.box = {0, 0, static_cast<float>(cut_.width), static_cast<float>(cut_.height)};
+    if (stored_) {
+        decode(spec);
+    } else {
+        const auto region = needed(spec);
+        stride_ = static_cast<std::ptrdiff_t>(source_width_) * channels_;
+        pixels_ = image_.data() + (cut_.top + region.top) * stride_ +
+                  static_cast<std::ptrdiff_t>(cut_.left + region.left) * channels_;
+    }
+    if (resized_) resizer_.source(pixels_, stride_);
+}
+
+Region ProgramImage::needed(const ResizeSpec& spec) {
+    return resized_ ? resizer_.prepare(spec) : Region{0, 0, cut_.height, cut_.width};
+}
+
+// Decodes what is needed of the cut. Where the image is decoded smaller, the cut's edges may lie within a pixel.
+void ProgramImage::decode(ResizeSpec& spec) {
+    Region region;
+    std::uint32_t left = cut_.left, top = cut_.top;
+    if (program_->stored == StoredKind::jpeg) {
+        JpegPayload parts{payload_, {}};
+        if (program_->seekable) parts = jpeg_split(payload_);
+        std::uint32_t shrink = 1;
+        if (resized_ && spec.filter != Filter::nearest)
+            while (shrink < 8 && cut_.width >= kSpare * 2 * shrink * spec.out_width &&
+                   cut_.height >= kSpare * 2 * shrink * spec.out_height)
+                shrink *= 2;
+        if (shrink > 1) {
+            const auto part = static_cast<float>(shrink);
+            left = cut_.left / shrink;
+            top = cut_.top / shrink;
+            spec.width = (cut_.left + cut_.width + shrink - 1) / shrink - left;
+            spec.height = (cut_.top + cut_.height + shrink - 1) / shrink - top;
+            const float x = static_cast<float>(cut_.left) / part - static_cast<float>(left);
+            const float y = static_cast<float>(cut_.top) / part - static_cast<float>(top);
+            spec.box = {x, y, x + static_cast<float>(cut_.width) / part, y + static_cast<float>(cut_.height) / part};
+        }
+        region = needed(spec);
+        const JpegBox box{left + region.left, top + region.top, region.right - region.left, region.bottom - region.top};
+        stride_ = static_cast<std::ptrdiff_t>(box.width) * shape_.channels;
+        decoded_.resize(static_cast<std::size_t>(stride_) * box.height);
+        jpeg_decode_box(parts.jpeg, parts.index, {shape_, box, shrink, 0, JpegRoute::automatic}, decoded_.data(),
+                        static_cast<std::size_t>(stride_));
+        pixels_ = decoded_.data();
+    } else {
+        region = needed(spec);
+        const std::uint8_t* whole = payload_.data();
+        if (program_->stored == StoredKind::png) {
+            decoded_.resize(shape_.bytes());
+            image_decode(ImageKind::png, payload_, shape_, decoded_);
+            whole = decoded_.data();
+        }
+        stride_ = static_cast<std::ptrdiff_t>(shape_.width) * shape_.channels;
+        pixels_ = whole + (top + region.top) * stride_ + static_cast<std::ptrdiff_t>(left + region.left) * shape_.channels;
+    }
+    convert(region.bottom - region.top, region.right - region.left, shape_.channels);
+}
+
+// Gray to colours by repeating, colours to gray by luma, alpha left out: as Pillow converts.
+void ProgramImage::convert(std::uint32_t height, std::uint32_t width, std::uint32_t from) {
+    const std::uint32_t to = channels_;
+    if (from == to) return;
+    converted_.resize(std::size_t{height} * width * to);
+    const std::uint32_t colours = from <= 2 ? 1 : 3;
+    line_.resize(std::size_t{width} * 3);
+    for (std::uint32_t y = 0; y < height; ++y) {
+        const auto* row = pixels_ + y * stride_;
+        auto* out = converted_.data() + std::size_t{y} * width * to;
+        if (colours == to) {
+            for (std::uint32_t x = 0; x < width; ++x) std::memcpy(out + x * to, row + x * from, to);
+        } else if (to == 3) {
+            for (std::uint32_t x = 0; x < width; ++x) std::memset(out + x * 3, row[x * from], 3);
+        } else {
+            for (std::uint32_t x = 0; x < width; ++x) std::memcpy(line_.data() + x * 3, row + x * from, 3);
+            grayscale({1, width, 3}, {line_.data(), std::size_t{width} * 3}, 1, {out, width}, best_simd());
+        }
+    }
+    pixels_ = converted_.data();
+    stride_ = static_cast<std::ptrdiff_t>(width) * to;
+}
+
+}  // namespace fl

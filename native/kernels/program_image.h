@@ -1,0 +1,67 @@
+// The image of one sample while a program runs: stored bytes or pixels in memory, and what is still to be done with them.
+// Crops, a resize and a mirror are only noted. They happen when the pixels are asked for, or row by row on the way to the
+// batch if nobody asks.
+#pragma once
+
+#include <vector>
+
+#include "frame.h"
+#include "program.h"
+
+namespace fl {
+
+// Pixels of an image. What lies outside does not count for what becomes of them, as if they had been cut out.
+struct Cut {
+    std::uint32_t left = 0, top = 0, width = 0, height = 0;
+};
+
+class ProgramImage {
+public:
+    // The payload outlives the image.
+    void begin(const Program& program, Bytes payload, const ImageShape& shape);
+
+    std::uint32_t height() const { return height_; }
+    std::uint32_t width() const { return width_; }
+    std::uint32_t channels() const { return channels_; }
+    Frame frame() const { return {height_, width_, channels_}; }
+
+    void crop(const Cut& cut);  // lies within the image
+    void resize(std::uint32_t height, std::uint32_t width, Filter filter);
+    void mirror();             // left and right exchanged
+    void gray_while_stored();  // gray from here on; only where `undecoded`
+    bool undecoded() const { return stored_ && !resized_; }
+
+    MutableBytes pixels();  // as they are now, to be changed in place
+
+    // Room for another version of the image, which `accept` makes the image.
+    MutableBytes spare(const Frame& frame);
+    void accept(const Frame& frame);
+
+    // Into the row of the batch. Throws Failure "size" where the image has not the size declared.
+    void finish(const Cast& cast, MutableBytes out);
+
+private:
+    void load();
+    void prepare();
+    const std::uint8_t* row_at(std::uint32_t y, std::uint8_t* room);
+    Region needed(const ResizeSpec& spec);
+    void decode(ResizeSpec& spec);
+    void convert(std::uint32_t height, std::uint32_t width, std::uint32_t from);
+
+    const Program* program_ = nullptr;
+    Bytes payload_;
+    ImageShape shape_{};
+    bool stored_ = true;  // else the pixels lie in image_, rows of source_width_ pixels
+    std::uint32_t source_width_ = 0, source_height_ = 0;
+    Cut cut_;  // of the source
+    bool resized_ = false, mirrored_ = false;
+    Filter filter_ = Filter::nearest;
+    std::uint32_t height_ = 0, width_ = 0, channels_ = 3;
+
+    const std::uint8_t* pixels_ = nullptr;  // the first that is needed, and the bytes from a row to the next
+    std::ptrdiff_t stride_ = 0;
+    Resizer resizer_;
+    std::vector<std::uint8_t> decoded_, converted_, image_, other_, line_;
+};
+
+}  // namespace fl
