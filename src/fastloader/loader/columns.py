@@ -92,7 +92,9 @@ class Column:
     @property
     def needs_python(self) -> bool:
         """Whether Python runs once a sample."""
-        return self._batch is None and self.layout is None and self.pipeline is None
+        if self.pipeline is not None:
+            return self.pipeline.tail is not None
+        return self._batch is None and self.layout is None
 
     def engine_plan(self) -> EnginePlan:
         """The plan as the engine takes it."""
@@ -116,11 +118,14 @@ class Column:
             file.payloads(self.number),
         )
 
-    def values(self, parts: Parts, samples: int, faults: list[Fault]) -> tuple[Any, NDArray[np.bool_] | None]:
-        """The field's part of a batch, and which of it is there, or ``None`` for all.
+    def values(
+        self, parts: Parts, numbers: NDArray[np.int64], epoch: int, faults: list[Fault]
+    ) -> tuple[Any, NDArray[np.bool_] | None]:
+        """The field's part of a batch of these samples, and which of it is there, or ``None`` for all.
 
         What can't be decoded is added to ``faults``.
         """
+        samples = len(numbers)
         metadata_bytes, data, offsets, valid_bytes = parts
         valid = None if valid_bytes is None else valid_bytes.view(np.bool_)
         if self.layout is not None:
@@ -129,7 +134,10 @@ class Column:
             return self.layout.values(metadata_bytes, data, offsets, valid), valid
         if self.pipeline is not None:
             assert data is not None
-            return self.pipeline.values(data, samples), valid
+            images = self.pipeline.values(data, samples)
+            return (
+                (images, valid) if self.pipeline.tail is None else self._behind(images, valid, numbers, epoch, faults)
+            )
         rows = _zeros(samples) if valid is None else np.where(valid, 0, -1)
         metadata = (
             np.zeros(samples, self.metadata_type) if metadata_bytes is None else metadata_bytes.view(self.metadata_type)
@@ -143,6 +151,23 @@ class Column:
                     raise
                 # Find out which sample it was, one at a time.
         return self._singly(metadata, payloads, faults)
+
+    def _behind(
+        self, images: NDArray[Any], valid: NDArray[np.bool_] | None, numbers: NDArray[np.int64], epoch: int,
+        faults: list[Fault],
+    ) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:  # fmt: skip
+        """The engine's images as the rest of the pipeline makes them, in Python."""
+        assert self.pipeline is not None
+        assert self.pipeline.tail is not None
+        made = self.pipeline.blank(len(numbers))
+        good = np.ones(len(numbers), np.bool_) if valid is None else valid.copy()
+        for i in np.flatnonzero(good).tolist():
+            try:
+                made[i] = self.pipeline.tail.run(images[i], epoch, int(numbers[i]))
+            except Exception as error:
+                good[i] = False
+                faults.append(Fault(i, self.name, _as_known(error)))
+        return made, None if good.all() else good
 
     def _singly(
         self, metadata: NDArray[Any], payloads: SlotPayloads, faults: list[Fault]

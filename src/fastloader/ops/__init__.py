@@ -5,6 +5,7 @@ place in the pipeline alone.
 """
 
 from fastloader.ops.base import Op, Pixels, Step
+from fastloader.ops.custom import CustomOp, custom
 from fastloader.ops.geometry import (
     CenterCrop,
     HorizontalFlip,
@@ -13,9 +14,10 @@ from fastloader.ops.geometry import (
     Resize,
     VerticalFlip,
 )
+from fastloader.ops.random import Random
 from fastloader.ops.values import Cast, Grayscale, Layout, Normalize
 
 __all__ = [
-    "Cast", "CenterCrop", "Grayscale", "HorizontalFlip", "Layout", "Normalize", "Op", "Pixels", "RandomCrop",
-    "RandomResizedCrop", "Resize", "Step", "VerticalFlip",
+    "Cast", "CenterCrop", "CustomOp", "Grayscale", "HorizontalFlip", "Layout", "Normalize", "Op", "Pixels", "Random",
+    "RandomCrop", "RandomResizedCrop", "Resize", "Step", "VerticalFlip", "custom",
 ]  # fmt: skip

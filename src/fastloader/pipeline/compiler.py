@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from fastloader import kernels
 from fastloader.errors import FastLoaderError
 from fastloader.fields import Field, JPEGImageField, PNGImageField, RawImageField
-from fastloader.ops import Cast, Grayscale, Layout, Normalize, Op, Pixels
+from fastloader.ops import CustomOp, Grayscale, Normalize, Op, Pixels
+from fastloader.pipeline.pieces import Piece, Stage, Tail, check_behind, cut, row_bytes, why_python
 
 _JPEG, _PNG, _RAW = range(3)
 MAX_OPS = 1 << 16
@@ -25,23 +27,29 @@ class PipelineError(FastLoaderError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A pipeline ready for the engine, and how it is told."""
+    """A pipeline ready for the engine, what Python does behind it, if anything, and how it is told."""
 
     program: kernels.Program
     result: Pixels
     lines: tuple[str, ...]
+    native: Pixels
+    tail: Tail | None = None
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a finished row."""
+        """Bytes of a row as the engine makes it."""
         return self.program.row_bytes
 
     def values(self, data: NDArray[np.uint8], samples: int) -> NDArray[Any]:
-        """The engine's bytes as the batch's array."""
-        shape, dtype = [side or 0 for side in self.result.shape], element_type(self.result.dtype)
+        """The engine's bytes as an array."""
+        shape, dtype = [side or 0 for side in self.native.shape], element_type(self.native.dtype)
         if not len(data):  # nothing was there, so nothing was allocated
             return np.broadcast_to(np.zeros((), dtype), (samples, *shape))
         return data.view(dtype).reshape(samples, *shape)
+
+    def blank(self, samples: int) -> NDArray[Any]:
+        """Room for finished images."""
+        return np.zeros((samples, *(side or 0 for side in self.result.shape)), self.result.dtype)
 
 
 def element_type(name: str) -> np.dtype[Any]:
@@ -62,34 +70,90 @@ def compile_pipeline(name: str, field: Field, ops: Sequence[Op], seed: int) -> C
     if len(ops) > MAX_OPS:
         raise PipelineError(f"pipelines for {name!r}: {len(ops)} operations; at most {MAX_OPS}")
     lines = [f"{type(field).__name__} {name!r}: {given}"]
-    pixels = given
+    pixels = [given]
     for i, op in enumerate(ops):
         if not isinstance(op, Op):
             raise _wrong(lines, op, f"is no operation but a {type(op).__name__}; see fastloader.ops")
         if isinstance(op, Grayscale) and i:
             raise _wrong(lines, op, "is part of decoding: put it first")
         try:
-            pixels = op.output(pixels)
+            if i and isinstance(ops[i - 1], CustomOp) and not isinstance(op, CustomOp):
+                check_behind(Piece([(i, op)], pixels[-1], pixels[-1]))
+            pixels.append(op.output(pixels[-1]))
         except ValueError as error:
             raise _wrong(lines, op, str(error)) from None
-        lines.append(f"{op}: {pixels}")
-    if pixels.height is None or pixels.width is None:
+        lines.append(f"{op}: {pixels[-1]}")
+    result = pixels[-1]
+    if result.height is None or result.width is None:
         raise _wrong(lines, None, "the images of a batch must have one size: add a crop, or a Resize((height, width))")
-    element_type(pixels.dtype)
-    scale, bias = next((op.factors(pixels.channels) for op in ops if isinstance(op, Normalize)), ([1.0] * 4, [0.0] * 4))
-    steps = [(i, step) for i, op in enumerate(ops) if (step := op.step()) is not None]
-    program = kernels.Program(
-        stored, isinstance(field, JPEGImageField) and field.seekable, raw,
+    element_type(result.dtype)
+    first, *rest = cut(ops, pixels)
+    program = _native(first, stored, isinstance(field, JPEGImageField) and field.seekable, raw, seed)
+    jit = _jit() if any(isinstance(op, CustomOp) and op.jit for op in ops) else None
+    steps = sum(op.step() is not None for _, op in first.ops)
+    told = [
+        f"native, in one pass from stored bytes to {'memory' if rest else 'the batch'}: {steps} steps,"
+        f" {len(first.ops) - steps} folded into decoding and the cast; {program.row_bytes:,} bytes a sample"
+    ]
+    native = first.made
+    stages: list[Stage] = []
+    for piece in rest:
+        custom, number = piece.custom, piece.ops[0][0]
+        why = None if custom is None else why_python(custom, jit)
+        if stages or why is not None:
+            stages.append(Stage(number, custom or _native_behind(piece, seed), piece.given, piece.made))
+            told.append(_told_of_python(piece, why))
+            continue
+        if custom is None:
+            program = program.then(_native_behind(piece, seed))
+            told.append(f"native, from memory to memory: {', '.join(str(op) for _, op in piece.ops)}")
+        else:
+            assert jit is not None
+            try:
+                address = jit.address(custom, piece.given, piece.made)
+            except jit.Uncompilable as error:
+                raise _wrong(lines[: number + 1], custom, str(error)) from None
+            program = program.then_function(address, custom.name, number, row_bytes(piece.made), custom.in_place)
+            told.append(f"compiled by numba, in the engine's threads without the GIL: {custom}")
+        native = piece.made
+    tail = Tail(tuple(stages), seed) if stages else None
+    return Compiled(program, result, (*lines, *told), native, tail)
+
+
+def _native(piece: Piece, stored: int, seekable: bool, raw: tuple[int, int, int], seed: int) -> kernels.Program:
+    """The program of a native piece."""
+    made = piece.made
+    factors = (op.factors(made.channels) for _, op in piece.ops if isinstance(op, Normalize))
+    scale, bias = next(factors, ([1.0] * 4, [0.0] * 4))
+    steps = [(i, step) for i, op in piece.ops if (step := op.step()) is not None]
+    return kernels.Program(
+        stored, seekable, raw,
         [(step.kind, i, step.height, step.width, step.filter, step.numbers) for i, step in steps],
-        (pixels.height, pixels.width, pixels.channels), kernels.ELEMENTS.index(pixels.dtype),
-        kernels.LAYOUTS.index(pixels.layout.lower()), _four(scale, 1.0), _four(bias, 0.0), seed,
+        (made.height or 0, made.width or 0, made.channels), kernels.ELEMENTS.index(made.dtype),
+        kernels.LAYOUTS.index(made.layout.lower()), _four(scale, 1.0), _four(bias, 0.0), seed,
     )  # fmt: skip
-    fused = sum(isinstance(op, Normalize | Cast | Layout | Grayscale) for op in ops)
-    lines.append(
-        f"native, in one pass from stored bytes to the batch: {len(steps)} steps, {fused} folded into decoding and"
-        f" the cast; {program.row_bytes:,} bytes a sample"
-    )
-    return Compiled(program, pixels, tuple(lines))
+
+
+def _native_behind(piece: Piece, seed: int) -> kernels.Program:
+    """The same over an image in memory."""
+    return _native(piece, _RAW, False, (piece.given.height or 0, piece.given.width or 0, piece.given.channels), seed)
+
+
+def _told_of_python(piece: Piece, why: str | None) -> str:
+    names = ", ".join(str(op) for _, op in piece.ops)
+    if piece.custom is None:
+        return f"native, called from Python threads: {names}"
+    return f"in Python threads, behind the engine: {names} ({why or 'behind an operation in Python'})"
+
+
+def _jit() -> ModuleType | None:
+    """The module that compiles custom operations, where numba is installed."""
+    try:
+        return importlib.import_module("fastloader.pipeline.jit")
+    except ModuleNotFoundError as error:
+        if error.name != "numba":
+            raise
+        return None
 
 
 def _stored(name: str, field: Field) -> tuple[int, tuple[int, int, int], Pixels]:
