@@ -415,4 +415,12 @@ def test_parameters_come_from_a_function_around_it(dataset):
 
 
 def test_an_operation_is_pickled_by_its_name():
-    assert pickle.loads(pickle.dumps(sprinkle)) is sprinkle
+    for op in (sprinkle, fold, replace(fold, jit=False), ops.custom(opens)):
+        assert pickle.loads(pickle.dumps(op)) == op
+
+
+def test_a_loader_with_pipelines_can_be_sent_to_another_process(dataset):
+    pipelines = {"image": [sprinkle, ops.HorizontalFlip(), replace(fold, jit=False)]}
+    loader = fl.DataLoader(fl.open(dataset), 4, seed=5, pipelines=pipelines)
+    sent = pickle.loads(pickle.dumps(loader))
+    assert all((a["image"] == b["image"]).all() for a, b in zip(loader, sent, strict=True))

@@ -207,7 +207,11 @@ class DataLoader:
             self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_runner": None}
+        return {**self.__dict__, "_runner": None, "_pipelines": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._pipelines = self.options.compiled(self.reader)  # native programs belong to their process
 
     def __iter__(self) -> Iterator[Any]:
         epoch, done = self._next_epoch, 0

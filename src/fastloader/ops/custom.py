@@ -40,8 +40,15 @@ class CustomOp(Op):
         return self.name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By its name, as functions are pickled: the function's own name belongs to this operation.
-        return _by_name, (self.function.__module__, self.function.__qualname__)
+        # By its name, as functions are pickled. Where the decorator was used, that name is the operation's.
+        place = self.function.__module__, self.function.__qualname__
+        try:
+            known = _by_name(*place, self.jit) == self
+        except (ImportError, AttributeError):
+            known = False
+        return (
+            (_by_name, (*place, self.jit)) if known else (CustomOp, (self.function, self.shape, self.dtype, self.jit))
+        )
 
     def output(self, given: Pixels) -> Pixels:
         """What was declared, or what is given."""
@@ -61,11 +68,11 @@ class CustomOp(Op):
         return replace(given, height=height, width=width, channels=channels, dtype=self.dtype or given.dtype)
 
 
-def _by_name(module: str, name: str) -> Any:
+def _by_name(module: str, name: str, jit: bool) -> Any:
     found: Any = importlib.import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
-    return found
+    return replace(found, jit=jit) if isinstance(found, CustomOp) else None
 
 
 @overload

@@ -209,13 +209,14 @@ def _below(words, bound):
         raise ValueError("no number lies below that")
     limit = np.uint64(bound)
     low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    uneven = (np.uint64(0) - limit) % limit
     while True:
         drawn = _long(words)
         a, b, c, d = drawn >> half, drawn & low, limit >> half, limit & low
         middle = a * d + (b * d >> half)
         other = b * c + (middle & low)
-        if drawn * limit >= uneven:
+        lower = drawn * limit
+        # What is uneven lies below the limit, so the slow division is hardly ever made.
+        if lower >= limit or lower >= (np.uint64(0) - limit) % limit:
             return np.int64(a * c + (middle >> half) + (other >> half))
 
 
