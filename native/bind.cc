@@ -25,6 +25,7 @@
 #include "jpeg_write.h"
 #include "keys.h"
 #include "mix.h"
+#include "mix_draw.h"
 #include "payloads.h"
 #include "permutation.h"
 #include "placement.h"
@@ -1135,6 +1136,17 @@ void bind_mix(nb::module_& m) {
     }, "batch"_a, "shape"_a, "element_size"_a, "layout"_a, "partners"_a, "boxes"_a, "out"_a,
        nb::sig("def cutmix(batch: Buffer, shape: tuple[int, int, int], element_size: int, layout: int, "
                "partners: Buffer, boxes: Buffer, out: Buffer) -> None"));
+
+    m.def("draw_mix", [](std::uint64_t seed, std::uint64_t epoch, nb::object samples, std::uint32_t op, double alpha,
+                         nb::object out) {
+        Buffer numbers(samples);
+        MutableBuffer to(out);
+        const auto whom = numbers.as<std::int64_t>();
+        const auto draws = to.as<fl::MixDraw>();
+        nb::gil_scoped_release release;
+        fl::draw_mix(seed, epoch, whom, op, alpha, draws);
+    }, "seed"_a, "epoch"_a, "samples"_a, "op"_a, "alpha"_a, "out"_a,
+       nb::sig("def draw_mix(seed: int, epoch: int, samples: Buffer, op: int, alpha: float, out: Buffer) -> None"));
 }
 
 // Fills an array from the beginning of a stream.

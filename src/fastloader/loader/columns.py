@@ -16,7 +16,7 @@ from fastloader.fields import BatchDecoder, Decoder, Field
 from fastloader.formats.fld import Dataset
 from fastloader.formats.fld.layout import Kind
 from fastloader.loader.padding import Layout
-from fastloader.pipeline import Compiled
+from fastloader.pipeline import Compiled, LabelPipeline
 
 Parts = tuple[NDArray[np.uint8] | None, NDArray[np.uint8] | None, NDArray[np.int64] | None, NDArray[np.uint8] | None]
 """What the engine gives of a field: metadata rows, values, the offsets between them, and which are there."""
@@ -78,13 +78,19 @@ class Column:
     """One field of the loader's batches."""
 
     def __init__(
-        self, number: int, name: str, field: Field, layout: Layout | None = None, pipeline: Compiled | None = None
+        self,
+        number: int,
+        name: str,
+        field: Field,
+        layout: Layout | None = None,
+        pipeline: Compiled | LabelPipeline | None = None,
     ) -> None:
         self.number = number
         self.name = name
         self.field = field
         self.layout = layout
-        self.pipeline = pipeline
+        self.pipeline = pipeline if isinstance(pipeline, Compiled) else None
+        self.labels = pipeline if isinstance(pipeline, LabelPipeline) else None
         self.decoder: Decoder = field.get_decoder_class()(field)
         self.metadata_type = field.metadata_type
         self._batch = self.decoder.batch if isinstance(self.decoder, BatchDecoder) else None
@@ -145,12 +151,25 @@ class Column:
         payloads = SlotPayloads(_NOTHING if data is None else data, _NO_OFFSETS if offsets is None else offsets, rows)
         if self._batch is not None:
             try:
-                return self._batch(metadata, payloads), valid
+                values = self._batch(metadata, payloads)
+                return (values, valid) if self.labels is None else self._labelled(values, valid, numbers, faults)
             except Exception:
                 if self.decoder.plan.kind != "ragged":
                     raise
                 # Find out which sample it was, one at a time.
         return self._singly(metadata, payloads, faults)
+
+    def _labelled(
+        self, values: Any, valid: NDArray[np.bool_] | None, numbers: NDArray[np.int64], faults: list[Fault]
+    ) -> tuple[Any, NDArray[np.bool_] | None]:
+        """The numbers as their pipeline makes them."""
+        assert self.labels is not None
+        made, wrong = self.labels.run(values, numbers, valid)
+        if wrong:
+            valid = np.ones(len(numbers), np.bool_) if valid is None else valid.copy()
+            valid[list(wrong)] = False
+            faults += [Fault(row, self.name, error) for row, error in wrong.items()]
+        return made, valid
 
     def _behind(
         self, images: NDArray[Any], valid: NDArray[np.bool_] | None, numbers: NDArray[np.int64], epoch: int,

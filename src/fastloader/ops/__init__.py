@@ -1,10 +1,11 @@
-"""Operations on images, for ``DataLoader(pipelines={field: [...]})``.
+"""Operations on images and labels, for ``DataLoader(pipelines={field: [...]}, batch_ops=[...])``.
 
 Each is a frozen description. What an operation draws is a function of the loader's seed, the epoch, the sample and its
 place in the pipeline alone.
 """
 
 from fastloader.ops.base import Op, Pixels, Step
+from fastloader.ops.batches import BatchOp, CutMix, Mixup
 from fastloader.ops.custom import CustomOp, custom
 from fastloader.ops.geometry import (
     CenterCrop,
@@ -14,10 +15,12 @@ from fastloader.ops.geometry import (
     Resize,
     VerticalFlip,
 )
+from fastloader.ops.labels import LabelOp, LabelSmoothing, Numbers, OneHot, Poison, ReplaceLabel
 from fastloader.ops.random import Random
 from fastloader.ops.values import Cast, Grayscale, Layout, Normalize
 
 __all__ = [
-    "Cast", "CenterCrop", "CustomOp", "Grayscale", "HorizontalFlip", "Layout", "Normalize", "Op", "Pixels", "Random",
-    "RandomCrop", "RandomResizedCrop", "Resize", "Step", "VerticalFlip", "custom",
+    "BatchOp", "Cast", "CenterCrop", "CustomOp", "CutMix", "Grayscale", "HorizontalFlip", "LabelOp", "LabelSmoothing",
+    "Layout", "Mixup", "Normalize", "Numbers", "OneHot", "Op", "Pixels", "Poison", "Random", "RandomCrop",
+    "RandomResizedCrop", "ReplaceLabel", "Resize", "Step", "VerticalFlip", "custom",
 ]  # fmt: skip

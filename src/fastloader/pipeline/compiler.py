@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from fastloader import kernels
 from fastloader.errors import FastLoaderError
 from fastloader.fields import Field, JPEGImageField, PNGImageField, RawImageField
-from fastloader.ops import CustomOp, Grayscale, Normalize, Op, Pixels
-from fastloader.pipeline.pieces import Piece, Stage, Tail, check_behind, cut, row_bytes, why_python
+from fastloader.ops import CustomOp, Grayscale, Normalize, Op, Pixels, Poison
+from fastloader.pipeline.pieces import Apart, Piece, Stage, Tail, check_behind, cut, row_bytes, why_python
 
 _JPEG, _PNG, _RAW = range(3)
 MAX_OPS = 1 << 16
@@ -73,51 +73,62 @@ def compile_pipeline(name: str, field: Field, ops: Sequence[Op], seed: int) -> C
     pixels = [given]
     for i, op in enumerate(ops):
         if not isinstance(op, Op):
-            raise _wrong(lines, op, f"is no operation but a {type(op).__name__}; see fastloader.ops")
+            raise wrong(lines, op, f"is no operation but a {type(op).__name__}; see fastloader.ops")
         if isinstance(op, Grayscale) and i:
-            raise _wrong(lines, op, "is part of decoding: put it first")
+            raise wrong(lines, op, "is part of decoding: put it first")
         try:
-            if i and isinstance(ops[i - 1], CustomOp) and not isinstance(op, CustomOp):
+            if i and isinstance(ops[i - 1], Apart) and not isinstance(op, Apart):
                 check_behind(Piece([(i, op)], pixels[-1], pixels[-1]))
             pixels.append(op.output(pixels[-1]))
         except ValueError as error:
-            raise _wrong(lines, op, str(error)) from None
+            raise wrong(lines, op, str(error)) from None
         lines.append(f"{op}: {pixels[-1]}")
     result = pixels[-1]
     if result.height is None or result.width is None:
-        raise _wrong(lines, None, "the images of a batch must have one size: add a crop, or a Resize((height, width))")
+        raise wrong(lines, None, "the images of a batch must have one size: add a crop, or a Resize((height, width))")
     element_type(result.dtype)
     first, *rest = cut(ops, pixels)
     program = _native(first, stored, isinstance(field, JPEGImageField) and field.seekable, raw, seed)
-    jit = _jit() if any(isinstance(op, CustomOp) and op.jit for op in ops) else None
     steps = sum(op.step() is not None for _, op in first.ops)
     told = [
         f"native, in one pass from stored bytes to {'memory' if rest else 'the batch'}: {steps} steps,"
         f" {len(first.ops) - steps} folded into decoding and the cast; {program.row_bytes:,} bytes a sample"
     ]
-    native = first.made
+    program, native, stages, more = _link(rest, program, lines, first.made, seed)
+    tail = Tail(stages, seed) if stages else None
+    return Compiled(program, result, (*lines, *told, *more), native, tail)
+
+
+def _link(
+    pieces: Sequence[Piece], program: kernels.Program, lines: list[str], native: Pixels, seed: int
+) -> tuple[kernels.Program, Pixels, tuple[Stage, ...], list[str]]:
+    """The program with all behind it that the engine can do, what that makes, the rest for Python, and words on it."""
+    jit = _jit() if any(isinstance(piece.apart, CustomOp) and piece.apart.jit for piece in pieces) else None
     stages: list[Stage] = []
-    for piece in rest:
-        custom, number = piece.custom, piece.ops[0][0]
-        why = None if custom is None else why_python(custom, jit)
+    told = []
+    for piece in pieces:
+        op, number = piece.apart, piece.ops[0][0]
+        why = why_python(op, jit) if isinstance(op, CustomOp) else None
         if stages or why is not None:
-            stages.append(Stage(number, custom or _native_behind(piece, seed), piece.given, piece.made))
+            stages.append(Stage(number, op or _native_behind(piece, seed), piece.given, piece.made))
             told.append(_told_of_python(piece, why))
             continue
-        if custom is None:
-            program = program.then(_native_behind(piece, seed))
-            told.append(f"native, from memory to memory: {', '.join(str(op) for _, op in piece.ops)}")
-        else:
+        native = piece.made
+        if isinstance(op, CustomOp):
             assert jit is not None
             try:
-                address = jit.address(custom, piece.given, piece.made)
+                address = jit.address(op, piece.given, piece.made)
             except jit.Uncompilable as error:
-                raise _wrong(lines[: number + 1], custom, str(error)) from None
-            program = program.then_function(address, custom.name, number, row_bytes(piece.made), custom.in_place)
-            told.append(f"compiled by numba, in the engine's threads without the GIL: {custom}")
-        native = piece.made
-    tail = Tail(tuple(stages), seed) if stages else None
-    return Compiled(program, result, (*lines, *told), native, tail)
+                raise wrong(lines[: number + 1], op, str(error)) from None
+            program = program.then_function(address, op.name, number, row_bytes(piece.made), op.in_place)
+            told.append(f"compiled by numba, in the engine's threads without the GIL: {op}")
+            continue
+        if isinstance(op, Poison):
+            program = program.then_overlay(op.mask, op.share, np.asarray(op.samples).tolist())
+        else:
+            program = program.then(_native_behind(piece, seed))
+        told.append(f"native, from memory to memory: {', '.join(str(op) for _, op in piece.ops)}")
+    return program, native, tuple(stages), told
 
 
 def _native(piece: Piece, stored: int, seekable: bool, raw: tuple[int, int, int], seed: int) -> kernels.Program:
@@ -141,7 +152,7 @@ def _native_behind(piece: Piece, seed: int) -> kernels.Program:
 
 def _told_of_python(piece: Piece, why: str | None) -> str:
     names = ", ".join(str(op) for _, op in piece.ops)
-    if piece.custom is None:
+    if piece.apart is None:
         return f"native, called from Python threads: {names}"
     return f"in Python threads, behind the engine: {names} ({why or 'behind an operation in Python'})"
 
@@ -170,7 +181,8 @@ def _stored(name: str, field: Field) -> tuple[int, tuple[int, int, int], Pixels]
     )
 
 
-def _wrong(lines: list[str], op: Any, why: str) -> PipelineError:
+def wrong(lines: list[str], op: Any, why: str) -> PipelineError:
+    """The error, with the pipeline drawn up to the place."""
     marked = [f"    {line}" for line in lines] + [f"--> {'' if op is None else f'{op}: '}{why}"]
     return PipelineError("this pipeline can't be run:\n" + "\n".join(marked))
 

@@ -14,23 +14,27 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import OperationError
-from fastloader.ops import CustomOp, Op, Pixels, Random
+from fastloader.ops import CustomOp, Op, Pixels, Poison, Random
 
 NO_NUMBA = 'numba is not installed; pip install "fastloader[jit]" brings it'
 
 
+Apart = CustomOp | Poison
+"""Operations that are no part of a native program."""
+
+
 class Piece(NamedTuple):
-    """Neighbouring operations that one thing runs, with their numbers; a custom operation is alone in its piece."""
+    """Neighbouring operations that one thing runs, with their numbers."""
 
     ops: list[tuple[int, Op]]
     given: Pixels
     made: Pixels
 
     @property
-    def custom(self) -> CustomOp | None:
-        """The custom operation, if it is one."""
+    def apart(self) -> Apart | None:
+        """The operation that is alone in its piece, if it is one of those."""
         op = self.ops[0][1] if self.ops else None
-        return op if isinstance(op, CustomOp) else None
+        return op if isinstance(op, Apart) else None
 
 
 def cut(ops: Sequence[Op], pixels: Sequence[Pixels]) -> list[Piece]:
@@ -38,7 +42,7 @@ def cut(ops: Sequence[Op], pixels: Sequence[Pixels]) -> list[Piece]:
     pieces = [Piece([], pixels[0], pixels[0])]
     for i, op in enumerate(ops):
         last = pieces[-1]
-        if isinstance(op, CustomOp) or last.custom is not None:
+        if isinstance(op, Apart) or last.apart is not None:
             pieces.append(Piece([(i, op)], pixels[i], pixels[i + 1]))
         else:
             pieces[-1] = Piece([*last.ops, (i, op)], last.given, pixels[i + 1])
@@ -68,10 +72,10 @@ def why_python(op: CustomOp, jit: ModuleType | None) -> str | None:
 
 
 class Stage(NamedTuple):
-    """One step behind the engine: a custom operation, or a native program over what came before."""
+    """One step behind the engine: an operation, or a native program over what came before."""
 
     number: int
-    runs: CustomOp | kernels.Program
+    runs: Apart | kernels.Program
     given: Pixels
     made: Pixels
 
@@ -91,6 +95,9 @@ class Tail:
                 shape = np.array([given.height, given.width, given.channels, 8], np.uint32)
                 runs.run(np.ascontiguousarray(row), shape, epoch, sample, out)
                 row = out
+                continue
+            if isinstance(runs, Poison):
+                row = runs.lay_over(row, sample)
                 continue
             random = Random(self.seed, epoch, sample, number)
             arguments = (row, random) if runs.in_place else (row, out, random)
