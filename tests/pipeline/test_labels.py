@@ -252,9 +252,17 @@ def test_batches_are_the_same_for_any_number_of_workers_and_after_a_restart(data
     assert any((a["image"] != b["image"]).any() for a, b in zip(resumed, wanted, strict=True))  # the next epoch
 
 
-def test_two_operations_on_a_batch_draw_differently(dataset):
-    one, two = (ops.Mixup().draw(0, 0, np.arange(8), MAX_OPS + i) for i in range(2))
-    assert (one.shares != two.shares).all()
+def test_each_operation_on_a_batch_draws_by_its_own_number_and_the_epoch(dataset):
+    mixes = [ops.CutMix(p=0), ops.Mixup(0.7)]
+    loader = fl.DataLoader(
+        fl.open(dataset), COUNT, shuffle=False, seed=6, pipelines={"image": [], "label": LABELS}, batch_ops=mixes
+    )
+    for epoch in range(2):
+        (batch,) = loader
+        draws = mixes[1].draw(6, epoch, np.arange(COUNT), MAX_OPS + 1)
+        shares = draws.shares.astype(np.float32)[:, None]
+        rows = np.eye(CLASSES, dtype=np.float32)[np.arange(COUNT) % CLASSES]
+        assert (batch["label"] == rows * shares + rows[draws.partners] * (1 - shares)).all()
 
 
 # Told, and what goes wrong

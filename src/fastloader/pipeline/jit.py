@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import linecache
 import re
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from numba.core.errors import NumbaError
 from numba.extending import intrinsic, make_attribute_wrapper, models, overload_method, register_jitable, register_model
 
 from fastloader.ops import CustomOp, Pixels
+from fastloader.ops import random as arithmetic
 from fastloader.ops.random import log_of, normal_of, sin_pi
 
 _compiled: dict[tuple[Any, ...], Any] = {}
@@ -124,8 +126,9 @@ def _reason(text: str) -> str:
 
 class _RandomType(numba.types.Type):
     def __init__(self) -> None:
-        # Part of the name of what is kept on disk: a change of the methods below asks for another number.
-        super().__init__(name="fastloader.Random 1")
+        # The name is a part of what compiled code is kept under: that of other versions of this file is not found.
+        sources = b"".join(Path(file).read_bytes() for file in (__file__, arithmetic.__file__))
+        super().__init__(name=f"fastloader.Random {zlib.crc32(sources):08x}")
 
 
 _RANDOM = _RandomType()
