@@ -25,6 +25,7 @@
 #include "jpeg_write.h"
 #include "keys.h"
 #include "mix.h"
+#include "mix_draw.h"
 #include "payloads.h"
 #include "permutation.h"
 #include "placement.h"
@@ -559,9 +560,17 @@ struct BoundProgram {
         made->cast = {static_cast<fl::Element>(element), static_cast<fl::Layout>(layout), std::get<2>(result), scale, bias, false};
         made->seed = seed;
         fl::check_program(*made);
-        program = made;
+        chain.first = made;
     }
-    std::shared_ptr<const fl::Program> program;
+
+    // Itself with one more stage, so that engines that have it are not changed.
+    BoundProgram then(fl::Stage stage) const {
+        BoundProgram longer(*this);
+        longer.chain.add(std::move(stage));
+        return longer;
+    }
+
+    fl::Chain chain;
 };
 
 // Kind, metadata's size, row's size, kind of image, elements, program.
@@ -600,9 +609,9 @@ struct BoundEngine {
             if ((plan == Kind::program) != (program != nullptr)) throw nb::value_error("a program has one plan");
             plans.push_back({plan, metadata_size, row_bytes, kind_of(image), {}, {}});
             if (program) {
-                plans.back().program = program->program;
-                plans.back().row_bytes = program->program->row_bytes();
-                if (metadata_size != (program->program->stored == fl::StoredKind::raw ? 0 : sizeof(fl::ImageShape)))
+                plans.back().chain = std::make_shared<const fl::Chain>(program->chain);
+                plans.back().row_bytes = program->chain.row_bytes();
+                if (metadata_size != (program->chain.first->stored == fl::StoredKind::raw ? 0 : sizeof(fl::ImageShape)))
                     throw nb::value_error("an image's metadata is its shape");
             }
             if (elements) plans.back().elements = elements_of(*elements, metadata_size);
@@ -656,17 +665,36 @@ void bind_programs(nb::module_& m) {
                       std::array<float, 4>, std::uint64_t>(),
              "stored"_a, "seekable"_a, "raw"_a, "steps"_a, "result"_a, "element"_a, "layout"_a, "scale"_a, "bias"_a,
              "seed"_a)
-        .def_prop_ro("row_bytes", [](const BoundProgram& p) { return p.program->row_bytes(); })
+        .def_prop_ro("row_bytes", [](const BoundProgram& p) { return p.chain.row_bytes(); })
+        .def("then", [](const BoundProgram& p, const BoundProgram& next) {
+            if (!next.chain.stages.empty()) throw nb::value_error("a program alone");
+            return p.then({.program = next.chain.first});
+        }, "program"_a)
+        .def("then_function", [](const BoundProgram& p, std::uintptr_t address, std::string name, std::uint32_t op,
+                                 std::size_t row_bytes, bool in_place) {
+            return p.then({.function = reinterpret_cast<fl::CustomFunction>(address), .name = std::move(name), .op = op,
+                           .row_bytes = row_bytes, .in_place = in_place});
+        }, "address"_a, "name"_a, "op"_a, "row_bytes"_a, "in_place"_a)
+        .def("then_overlay", [](const BoundProgram& p, nb::object mask, std::uint32_t share,
+                                const std::vector<std::uint64_t>& samples) {
+            Buffer data(mask);
+            auto overlay = std::make_shared<fl::Overlay>();
+            overlay->mask.assign(data.bytes().begin(), data.bytes().end());
+            overlay->share = share;
+            overlay->samples.insert(samples.begin(), samples.end());
+            return p.then({.overlay = overlay});
+        }, "mask"_a, "share"_a, "samples"_a,
+           nb::sig("def then_overlay(self, mask: Buffer, share: int, samples: list[int]) -> Program"))
         .def("run", [](const BoundProgram& p, nb::object payload, nb::object shape, std::uint64_t epoch,
                        std::uint64_t sample, nb::object out) {
             Buffer data(payload), shapes(shape);
             MutableBuffer to(out);
             const auto stored = shapes.as<fl::ImageShape>();
             if (stored.size() != 1) throw nb::value_error("one shape of four uint32");
-            if (to.bytes().size() != p.program->row_bytes()) throw nb::value_error("the output has the wrong size");
+            if (to.bytes().size() != p.chain.row_bytes()) throw nb::value_error("the output has the wrong size");
             nb::gil_scoped_release release;
             thread_local fl::ProgramRunner runner;
-            runner.run(*p.program, data.bytes(), stored[0], epoch, sample, to.bytes());
+            fl::run_chain(p.chain, runner, data.bytes(), stored[0], epoch, sample, to.bytes());
         }, "payload"_a, "shape"_a, "epoch"_a, "sample"_a, "out"_a,
            nb::sig("def run(self, payload: Buffer, shape: Buffer, epoch: int, sample: int, out: Buffer) -> None"));
 }
@@ -1108,6 +1136,17 @@ void bind_mix(nb::module_& m) {
     }, "batch"_a, "shape"_a, "element_size"_a, "layout"_a, "partners"_a, "boxes"_a, "out"_a,
        nb::sig("def cutmix(batch: Buffer, shape: tuple[int, int, int], element_size: int, layout: int, "
                "partners: Buffer, boxes: Buffer, out: Buffer) -> None"));
+
+    m.def("draw_mix", [](std::uint64_t seed, std::uint64_t epoch, nb::object samples, std::uint32_t op, double alpha,
+                         nb::object out) {
+        Buffer numbers(samples);
+        MutableBuffer to(out);
+        const auto whom = numbers.as<std::int64_t>();
+        const auto draws = to.as<fl::MixDraw>();
+        nb::gil_scoped_release release;
+        fl::draw_mix(seed, epoch, whom, op, alpha, draws);
+    }, "seed"_a, "epoch"_a, "samples"_a, "op"_a, "alpha"_a, "out"_a,
+       nb::sig("def draw_mix(seed: int, epoch: int, samples: Buffer, op: int, alpha: float, out: Buffer) -> None"));
 }
 
 // Fills an array from the beginning of a stream.

@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
+#include "chain.h"
 #include "elements.h"
 #include "payloads.h"
-#include "program.h"
 #include "readahead.h"
 #include "slot.h"
 #include "stopwatch.h"
@@ -30,13 +30,13 @@ struct ColumnPlan {
         ragged,  // payloads of any size
         image,   // payloads to be decoded; the metadata row is an ImageShape
         padded,  // payloads made of elements, each in a row of one length; lengths stand for offsets
-        program,  // images that a program makes rows of; the metadata row, if any, is an ImageShape
+        program,  // images that a chain of programs makes rows of; the metadata row, if any, is an ImageShape
     };
     Kind kind;
     std::size_t metadata_size = 0;
     std::size_t row_bytes = 0;
     ImageKind image = ImageKind::jpeg;
-    std::shared_ptr<const Program> program{};  // of kind `program`; row_bytes is that of its result
+    std::shared_ptr<const Chain> chain{};  // of kind `program`; row_bytes is that of its result
     Elements elements{};  // of padded payloads; of ragged ones where they are to agree in it
 };
 

@@ -76,6 +76,10 @@ class ShapeError(FastLoaderError, ValueError):
     """A sample is sound but does not fit into the array its batch is to become: it is too long, say."""
 
 
+class OperationError(FastLoaderError, ValueError):
+    """A custom operation failed on a sample that is sound."""
+
+
 class SampleError(FastLoaderError, ValueError):
     """A sample can't be written: the value does not fit its field."""
 

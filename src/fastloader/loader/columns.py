@@ -16,7 +16,7 @@ from fastloader.fields import BatchDecoder, Decoder, Field
 from fastloader.formats.fld import Dataset
 from fastloader.formats.fld.layout import Kind
 from fastloader.loader.padding import Layout
-from fastloader.pipeline import Compiled
+from fastloader.pipeline import Compiled, LabelPipeline
 
 Parts = tuple[NDArray[np.uint8] | None, NDArray[np.uint8] | None, NDArray[np.int64] | None, NDArray[np.uint8] | None]
 """What the engine gives of a field: metadata rows, values, the offsets between them, and which are there."""
@@ -78,13 +78,19 @@ class Column:
     """One field of the loader's batches."""
 
     def __init__(
-        self, number: int, name: str, field: Field, layout: Layout | None = None, pipeline: Compiled | None = None
+        self,
+        number: int,
+        name: str,
+        field: Field,
+        layout: Layout | None = None,
+        pipeline: Compiled | LabelPipeline | None = None,
     ) -> None:
         self.number = number
         self.name = name
         self.field = field
         self.layout = layout
-        self.pipeline = pipeline
+        self.pipeline = pipeline if isinstance(pipeline, Compiled) else None
+        self.labels = pipeline if isinstance(pipeline, LabelPipeline) else None
         self.decoder: Decoder = field.get_decoder_class()(field)
         self.metadata_type = field.metadata_type
         self._batch = self.decoder.batch if isinstance(self.decoder, BatchDecoder) else None
@@ -92,7 +98,9 @@ class Column:
     @property
     def needs_python(self) -> bool:
         """Whether Python runs once a sample."""
-        return self._batch is None and self.layout is None and self.pipeline is None
+        if self.pipeline is not None:
+            return self.pipeline.tail is not None
+        return self._batch is None and self.layout is None
 
     def engine_plan(self) -> EnginePlan:
         """The plan as the engine takes it."""
@@ -116,11 +124,14 @@ class Column:
             file.payloads(self.number),
         )
 
-    def values(self, parts: Parts, samples: int, faults: list[Fault]) -> tuple[Any, NDArray[np.bool_] | None]:
-        """The field's part of a batch, and which of it is there, or ``None`` for all.
+    def values(
+        self, parts: Parts, numbers: NDArray[np.int64], epoch: int, faults: list[Fault]
+    ) -> tuple[Any, NDArray[np.bool_] | None]:
+        """The field's part of a batch of these samples, and which of it is there, or ``None`` for all.
 
         What can't be decoded is added to ``faults``.
         """
+        samples = len(numbers)
         metadata_bytes, data, offsets, valid_bytes = parts
         valid = None if valid_bytes is None else valid_bytes.view(np.bool_)
         if self.layout is not None:
@@ -129,7 +140,10 @@ class Column:
             return self.layout.values(metadata_bytes, data, offsets, valid), valid
         if self.pipeline is not None:
             assert data is not None
-            return self.pipeline.values(data, samples), valid
+            images = self.pipeline.values(data, samples)
+            return (
+                (images, valid) if self.pipeline.tail is None else self._behind(images, valid, numbers, epoch, faults)
+            )
         rows = _zeros(samples) if valid is None else np.where(valid, 0, -1)
         metadata = (
             np.zeros(samples, self.metadata_type) if metadata_bytes is None else metadata_bytes.view(self.metadata_type)
@@ -137,12 +151,42 @@ class Column:
         payloads = SlotPayloads(_NOTHING if data is None else data, _NO_OFFSETS if offsets is None else offsets, rows)
         if self._batch is not None:
             try:
-                return self._batch(metadata, payloads), valid
+                values = self._batch(metadata, payloads)
+                return (values, valid) if self.labels is None else self._labelled(values, valid, numbers, faults)
             except Exception:
                 if self.decoder.plan.kind != "ragged":
                     raise
                 # Find out which sample it was, one at a time.
         return self._singly(metadata, payloads, faults)
+
+    def _labelled(
+        self, values: Any, valid: NDArray[np.bool_] | None, numbers: NDArray[np.int64], faults: list[Fault]
+    ) -> tuple[Any, NDArray[np.bool_] | None]:
+        """The numbers as their pipeline makes them."""
+        assert self.labels is not None
+        made, wrong = self.labels.run(values, numbers, valid)
+        if wrong:
+            valid = np.ones(len(numbers), np.bool_) if valid is None else valid.copy()
+            valid[list(wrong)] = False
+            faults += [Fault(row, self.name, error) for row, error in wrong.items()]
+        return made, valid
+
+    def _behind(
+        self, images: NDArray[Any], valid: NDArray[np.bool_] | None, numbers: NDArray[np.int64], epoch: int,
+        faults: list[Fault],
+    ) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:  # fmt: skip
+        """The engine's images as the rest of the pipeline makes them, in Python."""
+        assert self.pipeline is not None
+        assert self.pipeline.tail is not None
+        made = self.pipeline.blank(len(numbers))
+        good = np.ones(len(numbers), np.bool_) if valid is None else valid.copy()
+        for i in np.flatnonzero(good).tolist():
+            try:
+                made[i] = self.pipeline.tail.run(images[i], epoch, int(numbers[i]))
+            except Exception as error:
+                good[i] = False
+                faults.append(Fault(i, self.name, _as_known(error)))
+        return made, None if good.all() else good
 
     def _singly(
         self, metadata: NDArray[Any], payloads: SlotPayloads, faults: list[Fault]

@@ -19,7 +19,7 @@ from fastloader.loader.reading import Io
 from fastloader.loader.runner import Runner
 from fastloader.loader.stats import Counters
 from fastloader.loader.tuning import Limits, Tuner
-from fastloader.ops import Op
+from fastloader.ops import BatchOp, LabelOp, Op
 from fastloader.reader import DatasetReader
 from fastloader.samplers import BatchOrder, EpochDigest, Order, Position, Remainder
 from fastloader.samplers.checks import whole
@@ -44,8 +44,9 @@ class DataLoader:
       ``fastloader.samplers``, any iterable of sample numbers, or one of torch's samplers, and decides the order by
       itself; a batch sampler decides the batches too, whatever ``batch_size`` says.
     - ``fields``: which to load.
-    - ``pipelines``: by field of images, a list of ``fastloader.ops``. They run in the engine, from stored bytes to the
-      finished row of the batch in one go, and are checked before anything is read; ``explain()`` tells them.
+    - ``pipelines``: by field of images or numbers, a list of ``fastloader.ops``. Those on images run in the engine,
+      from stored bytes to the finished row of the batch in one go; all are checked before anything is read, and
+      ``explain()`` tells them. ``batch_ops`` are those on whole batches: ``ops.Mixup``, ``ops.CutMix``.
     - ``pad``: how samples of different lengths come, for all fields that have such or by field. "list", the default: an
       array where shapes agree, else a list. "ragged": values one behind the other, with ``name_offsets`` (batch + 1).
       "longest", a length, or a ``fastloader.Pad``: rows of one length. ``name_lengths`` comes with both, masked where a
@@ -82,7 +83,8 @@ class DataLoader:
         indices: Sequence[int] | NDArray[Any] | None = None,
         sampler: Order | BatchOrder | Iterable[int] | None = None,
         fields: Sequence[str] | None = None,
-        pipelines: Mapping[str, Sequence[Op]] | None = None,
+        pipelines: Mapping[str, Sequence[Op | LabelOp]] | None = None,
+        batch_ops: Sequence[BatchOp] = (),
         pad: PadSpec | Mapping[str, PadSpec] = None,
         on_error: OnError = "raise",
         rank: int | None = None,
@@ -101,13 +103,15 @@ class DataLoader:
             batch_size=batch_size, shuffle=shuffle, num_workers=num_workers, drop_last=drop_last,
             transforms=dict(transforms or {}), collate_fn=collate_fn, prefetch_factor=prefetch_factor, seed=seed,
             order=order, window=window, indices=indices, sampler=sampler, fields=fields,
-            pipelines={name: list(ops) for name, ops in (pipelines or {}).items()}, pad=pad, on_error=on_error,
+            pipelines={name: list(ops) for name, ops in (pipelines or {}).items()}, batch_ops=tuple(batch_ops),
+            pad=pad, on_error=on_error,
             rank=rank, world_size=world_size, remainder=remainder, io=io, memory_limit=memory_limit,
             threading=threading or ThreadingOptions(), auto_tune=auto_tune,
         )  # fmt: skip
         self._names = self.options.chosen_fields(reader)
         self._layouts = self.options.layouts(reader)
         self._pipelines = self.options.compiled(reader)
+        self._batch_steps = self.options.batch_steps(self._pipelines)
         self.plan = self.options.plan(reader)
         self._next_epoch = 0
         self._resume: Position | None = None
@@ -186,6 +190,7 @@ class DataLoader:
                 told.append(f"{name!r}: loaded as it is stored")
             if name in self.options.transforms:
                 told.append(f"    then {self.options.transforms[name]!r}, in Python")
+        told += [f"all: {step}" for step in self._batch_steps]
         if self.options.collate_fn is not None:
             told.append(f"all: {self.options.collate_fn!r}, in Python")
         return "\n".join(told)
@@ -207,7 +212,11 @@ class DataLoader:
             self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_runner": None}
+        return {**self.__dict__, "_runner": None, "_pipelines": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._pipelines = self.options.compiled(self.reader)  # native programs belong to their process
 
     def __iter__(self) -> Iterator[Any]:
         epoch, done = self._next_epoch, 0
@@ -223,8 +232,8 @@ class DataLoader:
         runner = self._running()
         steps = self.plan.steps(done, epoch)
         batches = (self.plan.batch(epoch, step, done) for step in range(steps))
-        custom = bool(self.options.transforms or self.options.collate_fn)
-        finish = partial(self._finish, runner.counters) if custom else _as_it_is
+        custom = bool(self.options.transforms or self.options.collate_fn or self._batch_steps)
+        finish = partial(self._finish, runner.counters, epoch) if custom else _as_it_is
         python = self.options.workers if custom or runner.needs_python else 0
         with contextlib.closing(runner.run(batches, finish, python, epoch)) as finished:
             for step in range(steps):
@@ -259,8 +268,12 @@ class DataLoader:
             )  # fmt: skip
         return self._runner
 
-    def _finish(self, counters: Counters, batch: Batch, samples: NDArray[np.int64]) -> tuple[Any, NDArray[np.int64]]:
-        """The batch as the user's functions make it."""
+    def _finish(
+        self, counters: Counters, epoch: int, batch: Batch, samples: NDArray[np.int64]
+    ) -> tuple[Any, NDArray[np.int64]]:
+        """The batch as operations on all of it and the user's functions make it."""
+        for step in self._batch_steps:
+            step.run(batch, samples, epoch)
         began = time.perf_counter()
         spent = {}
         for name, transform in self.options.transforms.items():

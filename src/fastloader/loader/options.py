@@ -16,8 +16,15 @@ from fastloader.loader.padding import Layout, PadSpec, layouts
 from fastloader.loader.policy import POLICIES
 from fastloader.loader.reading import LEAST_MEMORY, Habit, Io, Reading, check_io, plan_reading
 from fastloader.loader.resources import usable_cpus
-from fastloader.ops import Op
-from fastloader.pipeline import Compiled, compile_pipeline
+from fastloader.ops import BatchOp, LabelOp, Op
+from fastloader.pipeline import (
+    BatchStep,
+    Compiled,
+    LabelPipeline,
+    compile_batch_ops,
+    compile_labels,
+    compile_pipeline,
+)
 from fastloader.reader import DatasetReader
 from fastloader.samplers import (
     BatchOrder,
@@ -84,7 +91,8 @@ class LoaderOptions:
     indices: Sequence[int] | NDArray[Any] | None = None
     sampler: Order | BatchOrder | Iterable[int] | None = None
     fields: Sequence[str] | None = None
-    pipelines: Mapping[str, Sequence[Op]] = field(default_factory=dict)
+    pipelines: Mapping[str, Sequence[Op | LabelOp]] = field(default_factory=dict)
+    batch_ops: Sequence[BatchOp] = ()
     pad: PadSpec | Mapping[str, PadSpec] = None
     on_error: OnError = "raise"
     rank: int | None = None
@@ -151,11 +159,21 @@ class LoaderOptions:
             raise ValueError("fields: at least one")
         return [name for name in known if name in chosen]
 
-    def compiled(self, reader: DatasetReader) -> dict[str, Compiled]:
+    def compiled(self, reader: DatasetReader) -> dict[str, Compiled | LabelPipeline]:
         """The programs of the fields that have pipelines."""
         self.chosen_fields(reader)
         fields = reader.fields if self.pipelines else {}
-        return {name: compile_pipeline(name, fields[name], ops, self.seed) for name, ops in self.pipelines.items()}
+        made: dict[str, Compiled | LabelPipeline] = {}
+        for name, ops in self.pipelines.items():
+            if any(isinstance(op, LabelOp) for op in ops):
+                made[name] = compile_labels(name, fields[name], ops)
+            else:
+                made[name] = compile_pipeline(name, fields[name], ops, self.seed)  # type: ignore[arg-type]
+        return made
+
+    def batch_steps(self, pipelines: Mapping[str, Compiled | LabelPipeline]) -> tuple[BatchStep, ...]:
+        """What is done to whole batches."""
+        return compile_batch_ops(self.batch_ops, pipelines, self.seed)
 
     def layouts(self, reader: DatasetReader) -> dict[str, Layout]:
         """How the samples of each field that is padded or joined lie in a batch."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.errors import FastLoaderError, ShapeError
+from fastloader.errors import FastLoaderError, OperationError, ShapeError
 from fastloader.formats.fld import Dataset, explain
 from fastloader.loader.columns import Column, Fault
 from fastloader.loader.policy import settle
@@ -105,7 +105,7 @@ class Runner:
                     ticket, samples = new
                 else:
                     return
-                future = None if pool is None else pool.submit(self._make, ticket, samples, finish)
+                future = None if pool is None else pool.submit(self._make, ticket, samples, epoch, finish)
                 waiting.append((ticket, future, samples))
             for samples in islice(batches, max(0, min(AHEAD_AT_ONCE, self._reading.ahead - len(ahead)))):
                 ahead.append((self._submit(samples, epoch, fill=False), samples))
@@ -119,7 +119,7 @@ class Runner:
                 began = time.perf_counter()
                 counters.planning += began - resumed
                 if future is None:
-                    batch, waited = self._make(ticket, samples, finish, help=self._helping)
+                    batch, waited = self._make(ticket, samples, epoch, finish, help=self._helping)
                 else:
                     batch, _ = future.result()
                     waited = time.perf_counter() - began
@@ -198,7 +198,9 @@ class Runner:
         file = self._dataset.file(shard)
         self._sources[shard] = self._engine.add_source(tables, (os.fspath(file.path), *file.inode))
 
-    def _make(self, ticket: int, samples: NDArray[np.int64], finish: Finish, help: bool = False) -> tuple[Any, float]:
+    def _make(
+        self, ticket: int, samples: NDArray[np.int64], epoch: int, finish: Finish, help: bool = False
+    ) -> tuple[Any, float]:
         """The batch, finished, and how long the engine was waited for."""
         asked = time.perf_counter()
         parts, failures = self._engine.wait(ticket, help)
@@ -214,7 +216,7 @@ class Runner:
         values = {}
         laps = [began]
         for column, part in zip(self._columns, parts, strict=True):
-            values[column.name] = column.values(part, count, faults)
+            values[column.name] = column.values(part, samples, epoch, faults)
             laps.append(time.perf_counter())
         for fault in faults:
             self._locate(fault, int(samples[fault.row]))
@@ -234,6 +236,9 @@ class Runner:
         if kind in _MISFITS:
             place = {"path": self._path(sample), "sample": sample, "field": self._columns[number].name}
             return ShapeError(message, **place, hint=_MISFITS[kind])
+        if kind == "operation":
+            place = {"path": self._path(sample), "sample": sample, "field": self._columns[number].name}
+            return OperationError(message, **place, hint="@custom(jit=False) shows the error as Python has it")
         failure = kernels.Failure(kind, message, row, stored, computed)
         return explain(failure, self._path(sample), sample, self._columns[number].name)
 

@@ -1,4 +1,4 @@
-"""Operations on images, for ``DataLoader(pipelines={field: [...]})``.
+"""Operations on images and labels, for ``DataLoader(pipelines={field: [...]}, batch_ops=[...])``.
 
 Each is a frozen description. What an operation draws is a function of the loader's seed, the epoch, the sample and its
 place in the pipeline alone.
@@ -7,6 +7,7 @@ place in the pipeline alone.
 from fastloader.ops.affine import Affine, RandomAffine, RandomRotation, RandomTranslate, Rotate
 from fastloader.ops.auto import RandAugment, TrivialAugment
 from fastloader.ops.base import Op, Pixels, Step
+from fastloader.ops.batches import BatchOp, CutMix, Mixup
 from fastloader.ops.colour import (
     ColorJitter,
     Grayscale,
@@ -16,6 +17,7 @@ from fastloader.ops.colour import (
     RandomHue,
     RandomSaturation,
 )
+from fastloader.ops.custom import CustomOp, custom
 from fastloader.ops.erase import Cutout, RandomErasing
 from fastloader.ops.geometry import (
     CenterCrop,
@@ -26,14 +28,17 @@ from fastloader.ops.geometry import (
     Resize,
     VerticalFlip,
 )
+from fastloader.ops.labels import LabelOp, LabelSmoothing, Numbers, OneHot, Poison, ReplaceLabel
+from fastloader.ops.random import Random
 from fastloader.ops.smooth import GaussianBlur, Sharpness
 from fastloader.ops.tones import AutoContrast, Equalize, Invert, Posterize, Solarize
 from fastloader.ops.values import Cast, Layout, Normalize
 
 __all__ = [
-    "Affine", "AutoContrast", "Cast", "CenterCrop", "ColorJitter", "Cutout", "Equalize", "GaussianBlur", "Grayscale",
-    "HorizontalFlip", "Invert", "Layout", "Normalize", "Op", "Pad", "Pixels", "Posterize", "RandAugment",
+    "Affine", "AutoContrast", "BatchOp", "Cast", "CenterCrop", "ColorJitter", "CustomOp", "CutMix", "Cutout",
+    "Equalize", "GaussianBlur", "Grayscale", "HorizontalFlip", "Invert", "LabelOp", "LabelSmoothing", "Layout",
+    "Mixup", "Normalize", "Numbers", "OneHot", "Op", "Pad", "Pixels", "Poison", "Posterize", "RandAugment", "Random",
     "RandomAffine", "RandomBrightness", "RandomContrast", "RandomCrop", "RandomErasing", "RandomGrayscale",
-    "RandomHue", "RandomResizedCrop", "RandomRotation", "RandomSaturation", "RandomTranslate", "Resize", "Rotate",
-    "Sharpness", "Solarize", "Step", "TrivialAugment", "VerticalFlip",
+    "RandomHue", "RandomResizedCrop", "RandomRotation", "RandomSaturation", "RandomTranslate", "ReplaceLabel",
+    "Resize", "Rotate", "Sharpness", "Solarize", "Step", "TrivialAugment", "VerticalFlip", "custom",
 ]  # fmt: skip

@@ -1,5 +1,9 @@
 """From a list of operations to one native program that makes finished rows of a batch."""
 
 from fastloader.pipeline.compiler import Compiled, PipelineError, compile_pipeline
+from fastloader.pipeline.labels import BatchStep, LabelPipeline, compile_batch_ops, compile_labels
 
-__all__ = ["Compiled", "PipelineError", "compile_pipeline"]
+__all__ = [
+    "BatchStep", "Compiled", "LabelPipeline", "PipelineError", "compile_batch_ops", "compile_labels",
+    "compile_pipeline",
+]  # fmt: skip

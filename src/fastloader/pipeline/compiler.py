@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from fastloader import kernels
 from fastloader.errors import FastLoaderError
 from fastloader.fields import Field, JPEGImageField, PNGImageField, RawImageField
-from fastloader.ops import Cast, Layout, Normalize, Op, Pixels
+from fastloader.ops import CustomOp, Normalize, Op, Pixels, Poison
+from fastloader.pipeline.pieces import Apart, Piece, Stage, Tail, check_behind, cut, row_bytes, why_python
 
 _JPEG, _PNG, _RAW = range(3)
 MAX_OPS = 1 << 16
@@ -25,23 +27,29 @@ class PipelineError(FastLoaderError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A pipeline ready for the engine, and how it is told."""
+    """A pipeline ready for the engine, what Python does behind it, if anything, and how it is told."""
 
     program: kernels.Program
     result: Pixels
     lines: tuple[str, ...]
+    native: Pixels
+    tail: Tail | None = None
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a finished row."""
+        """Bytes of a row as the engine makes it."""
         return self.program.row_bytes
 
     def values(self, data: NDArray[np.uint8], samples: int) -> NDArray[Any]:
-        """The engine's bytes as the batch's array."""
-        shape, dtype = [side or 0 for side in self.result.shape], element_type(self.result.dtype)
+        """The engine's bytes as an array."""
+        shape, dtype = [side or 0 for side in self.native.shape], element_type(self.native.dtype)
         if not len(data):  # nothing was there, so nothing was allocated
             return np.broadcast_to(np.zeros((), dtype), (samples, *shape))
         return data.view(dtype).reshape(samples, *shape)
+
+    def blank(self, samples: int) -> NDArray[Any]:
+        """Room for finished images."""
+        return np.zeros((samples, *(side or 0 for side in self.result.shape)), self.result.dtype)
 
 
 def element_type(name: str) -> np.dtype[Any]:
@@ -62,32 +70,99 @@ def compile_pipeline(name: str, field: Field, ops: Sequence[Op], seed: int) -> C
     if len(ops) > MAX_OPS:
         raise PipelineError(f"pipelines for {name!r}: {len(ops)} operations; at most {MAX_OPS}")
     lines = [f"{type(field).__name__} {name!r}: {given}"]
-    pixels = given
-    for op in ops:
+    pixels = [given]
+    for i, op in enumerate(ops):
         if not isinstance(op, Op):
-            raise _wrong(lines, op, f"is no operation but a {type(op).__name__}; see fastloader.ops")
+            raise wrong(lines, op, f"is no operation but a {type(op).__name__}; see fastloader.ops")
         try:
-            pixels = op.output(pixels)
+            if i and isinstance(ops[i - 1], Apart) and not isinstance(op, Apart):
+                check_behind(Piece([(i, op)], pixels[-1], pixels[-1]))
+            pixels.append(op.output(pixels[-1]))
         except ValueError as error:
-            raise _wrong(lines, op, str(error)) from None
-        lines.append(f"{op}: {pixels}")
-    if pixels.height is None or pixels.width is None:
-        raise _wrong(lines, None, "the images of a batch must have one size: add a crop, or a Resize((height, width))")
-    element_type(pixels.dtype)
-    scale, bias = next((op.factors(pixels.channels) for op in ops if isinstance(op, Normalize)), ([1.0] * 4, [0.0] * 4))
-    steps = [(i, step) for i, op in enumerate(ops) if (step := op.step()) is not None]
-    program = kernels.Program(
-        stored, isinstance(field, JPEGImageField) and field.seekable, raw,
+            raise wrong(lines, op, str(error)) from None
+        lines.append(f"{op}: {pixels[-1]}")
+    result = pixels[-1]
+    if result.height is None or result.width is None:
+        raise wrong(lines, None, "the images of a batch must have one size: add a crop, or a Resize((height, width))")
+    element_type(result.dtype)
+    first, *rest = cut(ops, pixels)
+    program = _native(first, stored, isinstance(field, JPEGImageField) and field.seekable, raw, seed)
+    steps = sum(op.step() is not None for _, op in first.ops)
+    told = [
+        f"native, in one pass from stored bytes to {'memory' if rest else 'the batch'}: {steps} steps,"
+        f" {len(first.ops) - steps} folded into the cast; {program.row_bytes:,} bytes a sample"
+    ]
+    program, native, stages, more = _link(rest, program, lines, first.made, seed)
+    tail = Tail(stages, seed) if stages else None
+    return Compiled(program, result, (*lines, *told, *more), native, tail)
+
+
+def _link(
+    pieces: Sequence[Piece], program: kernels.Program, lines: list[str], native: Pixels, seed: int
+) -> tuple[kernels.Program, Pixels, tuple[Stage, ...], list[str]]:
+    """The program with all behind it that the engine can do, what that makes, the rest for Python, and words on it."""
+    jit = _jit() if any(isinstance(piece.apart, CustomOp) and piece.apart.jit for piece in pieces) else None
+    stages: list[Stage] = []
+    told = []
+    for piece in pieces:
+        op, number = piece.apart, piece.ops[0][0]
+        why = why_python(op, jit) if isinstance(op, CustomOp) else None
+        if stages or why is not None:
+            stages.append(Stage(number, op or _native_behind(piece, seed), piece.given, piece.made))
+            told.append(_told_of_python(piece, why))
+            continue
+        native = piece.made
+        if isinstance(op, CustomOp):
+            assert jit is not None
+            try:
+                address = jit.address(op, piece.given, piece.made)
+            except jit.Uncompilable as error:
+                raise wrong(lines[: number + 1], op, str(error)) from None
+            program = program.then_function(address, op.name, number, row_bytes(piece.made), op.in_place)
+            told.append(f"compiled by numba, in the engine's threads without the GIL: {op}")
+            continue
+        if isinstance(op, Poison):
+            program = program.then_overlay(op.mask, op.share, np.asarray(op.samples).tolist())
+        else:
+            program = program.then(_native_behind(piece, seed))
+        told.append(f"native, from memory to memory: {', '.join(str(op) for _, op in piece.ops)}")
+    return program, native, tuple(stages), told
+
+
+def _native(piece: Piece, stored: int, seekable: bool, raw: tuple[int, int, int], seed: int) -> kernels.Program:
+    """The program of a native piece."""
+    made = piece.made
+    factors = (op.factors(made.channels) for _, op in piece.ops if isinstance(op, Normalize))
+    scale, bias = next(factors, ([1.0] * 4, [0.0] * 4))
+    steps = [(i, step) for i, op in piece.ops if (step := op.step()) is not None]
+    return kernels.Program(
+        stored, seekable, raw,
         [(kernels.STEPS.index(step.kind), i, step.height, step.width, step.filter, step.numbers) for i, step in steps],
-        (pixels.height, pixels.width, pixels.channels), kernels.ELEMENTS.index(pixels.dtype),
-        kernels.LAYOUTS.index(pixels.layout.lower()), _four(scale, 1.0), _four(bias, 0.0), seed,
+        (made.height or 0, made.width or 0, made.channels), kernels.ELEMENTS.index(made.dtype),
+        kernels.LAYOUTS.index(made.layout.lower()), _four(scale, 1.0), _four(bias, 0.0), seed,
     )  # fmt: skip
-    fused = sum(isinstance(op, Normalize | Cast | Layout) for op in ops)
-    lines.append(
-        f"native, in one pass from stored bytes to the batch: {len(steps)} steps, {fused} folded into"
-        f" the cast; {program.row_bytes:,} bytes a sample"
-    )
-    return Compiled(program, pixels, tuple(lines))
+
+
+def _native_behind(piece: Piece, seed: int) -> kernels.Program:
+    """The same over an image in memory."""
+    return _native(piece, _RAW, False, (piece.given.height or 0, piece.given.width or 0, piece.given.channels), seed)
+
+
+def _told_of_python(piece: Piece, why: str | None) -> str:
+    names = ", ".join(str(op) for _, op in piece.ops)
+    if piece.apart is None:
+        return f"native, called from Python threads: {names}"
+    return f"in Python threads, behind the engine: {names} ({why or 'behind an operation in Python'})"
+
+
+def _jit() -> ModuleType | None:
+    """The module that compiles custom operations, where numba is installed."""
+    try:
+        return importlib.import_module("fastloader.pipeline.jit")
+    except ModuleNotFoundError as error:
+        if error.name != "numba":
+            raise
+        return None
 
 
 def _stored(name: str, field: Field) -> tuple[int, tuple[int, int, int], Pixels]:
@@ -104,7 +179,8 @@ def _stored(name: str, field: Field) -> tuple[int, tuple[int, int, int], Pixels]
     )
 
 
-def _wrong(lines: list[str], op: Any, why: str) -> PipelineError:
+def wrong(lines: list[str], op: Any, why: str) -> PipelineError:
+    """The error, with the pipeline drawn up to the place."""
     marked = [f"    {line}" for line in lines] + [f"--> {'' if op is None else f'{op}: '}{why}"]
     return PipelineError("this pipeline can't be run:\n" + "\n".join(marked))
 
