@@ -13,7 +13,7 @@ from fastloader import kernels
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from photos import jpegs, random_boxes
+from crops import jpegs, random_boxes
 
 COUNT, ROUNDS = 60, 15
 
