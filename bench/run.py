@@ -55,7 +55,7 @@ def main() -> None:
         results: list[Result] = []
         modules = [load(path) for path in sorted((HERE / topic).glob("bench_*.py"))]
         for module in modules:
-            print(f"\n{module.__name__}: {(module.__doc__ or '').splitlines()[0]}", flush=True)
+            print(f"\n{topic}/{Path(module.__file__ or '').name}: {(module.__doc__ or '').splitlines()[0]}", flush=True)
             found = module.main()
             print(table(found), flush=True)
             results += found

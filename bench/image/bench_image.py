@@ -19,7 +19,7 @@ from common import Result
 from environments import HERE, HOME, OURS
 from measure import Run, prepare, quality, reference, speed, wanted_crops
 
-ROUNDS = 3
+ROUNDS = int(os.environ.get("FASTLOADER_BENCH_ROUNDS", "3"))
 BASELINE = "torch_pil"
 VARIANTS = {
     "jpeg": "JPEG",

@@ -18,8 +18,6 @@ from task import SIZE, VARIANTS, Box, Task, compared
 from tree import Memory, memory
 
 WATCH_EVERY = 0.5
-QUIET, TRIES = 0.1, 3
-"""A run during which others took more of the machine than this is done again, so often at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +69,6 @@ def prepare(peer: str, variant: str) -> None:
 
 def speed(peer: str, variant: str) -> Run:
     """One run; the peak of its memory is seen from outside."""
-    best: Run | None = None
-    for _ in range(TRIES):
-        run = _speed(peer, variant)
-        if best is None or run.images_per_second > best.images_per_second:
-            best = run
-        if run.others <= QUIET:
-            break
-    assert best is not None
-    return best
-
-
-def _speed(peer: str, variant: str) -> Run:
     told = HOME / "last.log"
     with told.open("w") as errors:
         process = subprocess.Popen(
