@@ -1,13 +1,14 @@
 """Runs benchmarks: ``python bench/run.py [TOPIC ...] [--save]``. Each prints ratios measured in one interleaved run.
 
 A benchmark is a file ``bench/<topic>/bench_<name>.py`` with a ``main() -> list[Result]``. ``--save`` keeps the table,
-with the machine named, in ``bench/<topic>/results.md``.
+with the machine named, in ``bench/<topic>/results.md``, followed by what a benchmark's ``appendix(folder)`` gives.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -42,20 +43,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("topics", nargs="*", metavar="TOPIC", help=f"all by default: {', '.join(topics)}")
     parser.add_argument("--save", action="store_true", help="keep the results in bench/<topic>/results.md")
+    parser.add_argument("--peers", metavar="NAMES", help="image: make the environments of these, or of all")
     options = parser.parse_args()
+    if options.peers:
+        os.environ["FASTLOADER_BENCH_PEERS"] = options.peers
     unknown = set(options.topics) - set(topics)
     if unknown:
         parser.error(f"no such topic: {', '.join(sorted(unknown))}; there are {', '.join(topics)}")
     print(machine())
     for topic in options.topics or topics:
         results: list[Result] = []
-        for path in sorted((HERE / topic).glob("bench_*.py")):
-            print(f"\n{topic}/{path.name}: {(load(path).__doc__ or '').splitlines()[0]}", flush=True)
-            found = load(path).main()
+        modules = [load(path) for path in sorted((HERE / topic).glob("bench_*.py"))]
+        for module in modules:
+            print(f"\n{topic}/{Path(module.__file__ or '').name}: {(module.__doc__ or '').splitlines()[0]}", flush=True)
+            found = module.main()
             print(table(found), flush=True)
             results += found
         if options.save:
             text = f"# {topic}\n\n{machine()}\n\nCommand: `python bench/run.py {topic} --save`\n\n{table(results)}\n"
+            text += "".join(f"\n{module.appendix(HERE / topic)}\n" for module in modules if hasattr(module, "appendix"))
             (HERE / topic / "results.md").write_text(text)
 
 
