@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from environments import HERE, HOME, python
+from environments import HERE, HOME, OURS, python
 from numpy.typing import NDArray
 from PIL import Image
 from task import SIZE, VARIANTS, Box, Task, compared
@@ -53,9 +53,9 @@ def failed(peer: str, job: str, told: str) -> RuntimeError:
 
 
 def prepare(peer: str, variant: str) -> None:
-    """Have the peer write its own format, once: aside, then renamed."""
+    """Have the peer write its own format: aside, then renamed. Once for peers, anew for us, whose writer changes."""
     task = task_of(peer, variant)
-    if task.packed.exists():
+    if task.packed.exists() and peer != OURS:
         return
     aside = task.packed.with_name(task.packed.name + ".part")
     shutil.rmtree(aside, ignore_errors=True)
@@ -65,6 +65,7 @@ def prepare(peer: str, variant: str) -> None:
     )
     if done.returncode:
         raise failed(peer, "prepare", done.stderr)
+    shutil.rmtree(task.packed, ignore_errors=True)
     aside.rename(task.packed)
 
 
