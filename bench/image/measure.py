@@ -6,12 +6,13 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from environments import HERE, HOME, python
+from environments import HERE, HOME, OURS, python
 from numpy.typing import NDArray
 from PIL import Image
 from task import SIZE, VARIANTS, Box, Task, compared
@@ -52,9 +53,9 @@ def failed(peer: str, job: str, told: str) -> RuntimeError:
 
 
 def prepare(peer: str, variant: str) -> None:
-    """Have the peer write its own format, once: aside, then renamed."""
+    """Have the peer write its own format: aside, then renamed. Once for peers, anew for us, whose writer changes."""
     task = task_of(peer, variant)
-    if task.packed.exists():
+    if task.packed.exists() and peer != OURS:
         return
     aside = task.packed.with_name(task.packed.name + ".part")
     shutil.rmtree(aside, ignore_errors=True)
@@ -64,13 +65,13 @@ def prepare(peer: str, variant: str) -> None:
     )
     if done.returncode:
         raise failed(peer, "prepare", done.stderr)
+    shutil.rmtree(task.packed, ignore_errors=True)
     aside.rename(task.packed)
 
 
 def speed(peer: str, variant: str) -> Run:
     """One run; the peak of its memory is seen from outside."""
-    told = HOME / "last.log"
-    with told.open("w") as errors:
+    with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             command("speed", peer, task_of(peer, variant)), env=environ(), stdout=subprocess.PIPE, stderr=errors
         )
@@ -82,8 +83,9 @@ def speed(peer: str, variant: str) -> Run:
             except subprocess.TimeoutExpired:
                 now = memory(process.pid)
                 total, own = max(total, now.total), max(own, now.own)
-    if process.returncode:
-        raise failed(peer, "speed", told.read_text())
+        if process.returncode:
+            errors.seek(0)
+            raise failed(peer, "speed", errors.read())
     told_json: dict[str, Any] = json.loads(printed.splitlines()[-1])
     return Run(memory=Memory(total, own), **told_json)
 
@@ -116,13 +118,12 @@ def psnr(found: NDArray[np.uint8], truth: NDArray[np.uint8]) -> tuple[float, flo
 
 def quality(peer: str, wanted: list[tuple[int, Box]], truth: NDArray[np.uint8]) -> tuple[float, float]:
     """A peer's crops against Pillow's."""
-    out = HOME / "crops.npy"
-    done = subprocess.run(
-        command("quality", peer, task_of(peer, "jpeg"), str(out)),
-        input=json.dumps(wanted), env=environ(), capture_output=True, text=True,
-    )  # fmt: skip
-    if done.returncode:
-        raise failed(peer, "quality", done.stderr)
-    found = np.load(out)
-    Path(out).unlink()
-    return psnr(found, truth)
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "crops.npy"
+        done = subprocess.run(
+            command("quality", peer, task_of(peer, "jpeg"), str(out)),
+            input=json.dumps(wanted), env=environ(), capture_output=True, text=True,
+        )  # fmt: skip
+        if done.returncode:
+            raise failed(peer, "quality", done.stderr)
+        return psnr(np.load(out), truth)
