@@ -1,0 +1,332 @@
+// Programs of pipelines, and the engine.
+#include "bind.h"
+
+#include "engine.h"
+
+namespace bind {
+
+namespace {
+
+// How the engine reads: the mode, memory for it, and the unit of a read.
+using IoOptions = std::tuple<int, std::size_t, std::uint64_t>;
+
+fl::ReadOptions read_options(const IoOptions& given) {
+    const auto [mode, memory, unit] = given;
+    if (mode < 0 || mode > static_cast<int>(fl::ReadMode::populate)) throw nb::value_error("no such way to read");
+    if (unit & (unit - 1)) throw nb::value_error("a unit is a power of two");
+    return {static_cast<fl::ReadMode>(mode), memory, unit};
+}
+
+// Payloads as elements: bytes of one, what metadata states, length, multiple, whether to truncate, the item that fills.
+using ElementsTuple = std::tuple<std::size_t, int, std::uint64_t, std::uint64_t, bool, nb::bytes>;
+// A step of a program: kind, number of the op, height, width, filter, as many numbers as its kind takes.
+using StepTuple = std::tuple<int, std::uint32_t, std::uint32_t, std::uint32_t, int, std::vector<double>>;
+// How images are stored, whether seekable, the shape of raw ones, the steps, height, width and channels of the result,
+// its element and layout, scale and bias of each channel, the seed.
+struct BoundProgram {
+    BoundProgram(int stored, bool seekable, std::tuple<std::uint32_t, std::uint32_t, std::uint32_t> raw,
+                 const std::vector<StepTuple>& steps,
+                 std::tuple<std::uint32_t, std::uint32_t, std::uint32_t> result, int element, int layout,
+                 std::array<float, 4> scale, std::array<float, 4> bias, std::uint64_t seed) {
+        auto made = std::make_shared<fl::Program>();
+        if (stored < 0 || stored > static_cast<int>(fl::StoredKind::raw)) throw nb::value_error("no such kind of image");
+        if (element < 0 || element > static_cast<int>(fl::Element::float32)) throw nb::value_error("no such element");
+        if (layout < 0 || layout > static_cast<int>(fl::Layout::chw)) throw nb::value_error("no such layout");
+        made->stored = static_cast<fl::StoredKind>(stored);
+        made->seekable = seekable;
+        made->raw = {std::get<0>(raw), std::get<1>(raw), std::get<2>(raw), 8};
+        for (const auto& [kind, op, height, width, filter, numbers] : steps) {
+            if (kind < 0 || kind >= static_cast<int>(fl::ProgramStep::kKinds)) throw nb::value_error("no such step");
+            if (filter < 0 || filter > static_cast<int>(fl::Filter::lanczos)) throw nb::value_error("no such filter");
+            fl::ProgramStep step;
+            step.kind = static_cast<fl::ProgramStep::Kind>(kind);
+            step.op = op;
+            step.height = height;
+            step.width = width;
+            step.filter = static_cast<fl::Filter>(filter);
+            step.numbers = numbers;
+            made->steps.push_back(step);
+        }
+        made->height = std::get<0>(result);
+        made->width = std::get<1>(result);
+        made->cast = {static_cast<fl::Element>(element), static_cast<fl::Layout>(layout), std::get<2>(result), scale, bias, false};
+        made->seed = seed;
+        fl::check_program(*made);
+        chain.first = made;
+    }
+
+    // Itself with one more stage, so that engines that have it are not changed.
+    BoundProgram then(fl::Stage stage) const {
+        BoundProgram longer(*this);
+        longer.chain.add(std::move(stage));
+        return longer;
+    }
+
+    fl::Chain chain;
+};
+
+// Kind, metadata's size, row's size, kind of image, elements, program.
+using PlanTuple = std::tuple<int, std::size_t, std::size_t, int, std::optional<ElementsTuple>, const BoundProgram*>;
+
+fl::Elements elements_of(const ElementsTuple& given, std::size_t metadata_size) {
+    const auto& [bytes, stated, length, multiple, truncate, fill] = given;
+    using Stated = fl::Elements::Stated;
+    if (stated < 0 || stated > static_cast<int>(Stated::shape)) throw nb::value_error("no such statement");
+    const auto states = static_cast<Stated>(stated);
+    const auto* item = static_cast<const std::uint8_t*>(fill.data());
+    fl::Elements elements{bytes, states, length, multiple, truncate, {item, item + fill.size()}};
+    if (states == Stated::length && metadata_size < sizeof(std::uint64_t)) throw nb::value_error("no room for a length");
+    if (states == Stated::shape && metadata_size != fl::Elements::kShapeBytes)
+        throw nb::value_error("the metadata is no shape");
+    if (!bytes || !multiple || elements.fill.empty() || bytes % elements.fill.size())
+        throw nb::value_error("an element is made of items");
+    return elements;
+}
+
+struct BoundEngine {
+    BoundEngine(const std::vector<PlanTuple>& columns, std::size_t threads, std::size_t slots,
+                std::size_t threads_a_batch, const IoOptions& io)
+        : owned(new fl::Engine(plans(columns), threads, slots, threads_a_batch, read_options(io))), engine(*owned) {}
+
+    static std::vector<fl::ColumnPlan> plans(const std::vector<PlanTuple>& columns) {
+        using Kind = fl::ColumnPlan::Kind;
+        std::vector<fl::ColumnPlan> plans;
+        for (const auto& [kind, metadata_size, row_bytes, image, elements, program] : columns) {
+            if (kind < 0 || kind > static_cast<int>(Kind::program)) throw nb::value_error("no such plan");
+            const auto plan = static_cast<Kind>(kind);
+            if (plan == Kind::image && metadata_size != sizeof(fl::ImageShape))
+                throw nb::value_error("an image's metadata is its shape");
+            if (elements ? plan != Kind::ragged && plan != Kind::padded : plan == Kind::padded)
+                throw nb::value_error("elements are padded or ragged");
+            if ((plan == Kind::program) != (program != nullptr)) throw nb::value_error("a program has one plan");
+            plans.push_back({plan, metadata_size, row_bytes, kind_of(image), {}, {}});
+            if (program) {
+                plans.back().chain = std::make_shared<const fl::Chain>(program->chain);
+                plans.back().row_bytes = program->chain.row_bytes();
+                if (metadata_size != (program->chain.first->stored == fl::StoredKind::raw ? 0 : sizeof(fl::ImageShape)))
+                    throw nb::value_error("an image's metadata is its shape");
+            }
+            if (elements) plans.back().elements = elements_of(*elements, metadata_size);
+        }
+        return plans;
+    }
+
+    std::vector<nb::object> held;  // what the engine points into; outlives it, as members end in reverse order
+    std::unique_ptr<fl::Engine, fl::Engine::Abandon> owned;
+    fl::Engine& engine;
+};
+
+// An array over a slot's memory that keeps the slot out of the ring.
+template <class T>
+nb::object slot_array(const std::shared_ptr<fl::Slot>& slot, T* data, std::size_t size) {
+    auto* lease = new std::shared_ptr<fl::Slot>(slot);
+    nb::capsule owner(lease, [](void* p) noexcept { delete static_cast<std::shared_ptr<fl::Slot>*>(p); });
+    return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {size}, owner));
+}
+
+nb::tuple to_python(const fl::FinishedBatch& batch, const std::vector<fl::ColumnPlan>& plans) {
+    nb::list columns;
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+        auto& column = batch.slot->columns[i];
+        const auto& plan = plans[i];
+        const bool rows = plan.kind == fl::ColumnPlan::Kind::rows;
+        const bool all = std::find(column.valid.begin(), column.valid.end(), 0) == column.valid.end();
+        const nb::object none = nb::none();
+        columns.append(nb::make_tuple(
+            plan.metadata_size ? slot_array(batch.slot, column.metadata.data(), batch.samples * plan.metadata_size)
+                               : none,
+            rows ? none : slot_array(batch.slot, column.data.data(), column.size),
+            rows || plan.kind == fl::ColumnPlan::Kind::fixed || plan.kind == fl::ColumnPlan::Kind::program
+                ? none
+                : slot_array(batch.slot, column.offsets.data(), column.offsets.size()),
+            all ? none : slot_array(batch.slot, column.valid.data(), column.valid.size())));
+    }
+    nb::list failures;
+    for (const auto& [column, failure] : batch.failures)
+        failures.append(nb::make_tuple(column, failure.kind, failure.what(), failure.position, failure.stored,
+                                       failure.computed));
+    return nb::make_tuple(columns, failures);
+}
+
+double seconds(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
+
+}  // namespace
+
+void bind_programs(nb::module_& m) {
+    nb::class_<BoundProgram>(m, "Program")
+        .def(nb::init<int, bool, std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, const std::vector<StepTuple>&,
+                      std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, int, int, std::array<float, 4>,
+                      std::array<float, 4>, std::uint64_t>(),
+             "stored"_a, "seekable"_a, "raw"_a, "steps"_a, "result"_a, "element"_a, "layout"_a, "scale"_a, "bias"_a,
+             "seed"_a)
+        .def_prop_ro("row_bytes", [](const BoundProgram& p) { return p.chain.row_bytes(); })
+        .def("then", [](const BoundProgram& p, const BoundProgram& next) {
+            if (!next.chain.stages.empty()) throw nb::value_error("a program alone");
+            return p.then({.program = next.chain.first});
+        }, "program"_a)
+        .def("then_function", [](const BoundProgram& p, std::uintptr_t address, std::string name, std::uint32_t op,
+                                 std::size_t row_bytes, bool in_place) {
+            return p.then({.function = reinterpret_cast<fl::CustomFunction>(address), .name = std::move(name), .op = op,
+                           .row_bytes = row_bytes, .in_place = in_place});
+        }, "address"_a, "name"_a, "op"_a, "row_bytes"_a, "in_place"_a)
+        .def("then_overlay", [](const BoundProgram& p, nb::object mask, std::uint32_t share,
+                                const std::vector<std::uint64_t>& samples) {
+            Buffer data(mask);
+            auto overlay = std::make_shared<fl::Overlay>();
+            overlay->mask.assign(data.bytes().begin(), data.bytes().end());
+            overlay->share = share;
+            overlay->samples.insert(samples.begin(), samples.end());
+            return p.then({.overlay = overlay});
+        }, "mask"_a, "share"_a, "samples"_a,
+           nb::sig("def then_overlay(self, mask: Buffer, share: int, samples: list[int]) -> Program"))
+        .def("run", [](const BoundProgram& p, nb::object payload, nb::object shape, std::uint64_t epoch,
+                       std::uint64_t sample, nb::object out) {
+            Buffer data(payload), shapes(shape);
+            MutableBuffer to(out);
+            const auto stored = shapes.as<fl::ImageShape>();
+            if (stored.size() != 1) throw nb::value_error("one shape of four uint32");
+            if (to.bytes().size() != p.chain.row_bytes()) throw nb::value_error("the output has the wrong size");
+            nb::gil_scoped_release release;
+            thread_local fl::ProgramRunner runner;
+            fl::run_chain(p.chain, runner, data.bytes(), stored[0], epoch, sample, to.bytes());
+        }, "payload"_a, "shape"_a, "epoch"_a, "sample"_a, "out"_a,
+           nb::sig("def run(self, payload: Buffer, shape: Buffer, epoch: int, sample: int, out: Buffer) -> None"));
+}
+
+void bind_engine(nb::module_& m) {
+    nb::class_<BoundEngine>(m, "Engine")
+        .def(nb::init<const std::vector<PlanTuple>&, std::size_t, std::size_t, std::size_t, const IoOptions&>(),
+             "columns"_a, "threads"_a, "slots"_a, "threads_a_batch"_a = 0, "io"_a = IoOptions{0, 0, 0})
+        .def("add_source", [](BoundEngine& e, nb::list columns,
+                              const std::tuple<std::string, std::uint64_t, std::uint64_t>& file) {
+            std::vector<fl::ColumnSource> source;
+            for (nb::handle one : columns) {
+                const auto tables = nb::cast<nb::tuple>(one);
+                fl::ColumnSource column;
+                if (!tables[0].is_none()) column.metadata = &nb::cast<const BoundTable&>(tables[0]).table;
+                if (!tables[1].is_none()) column.validity = &nb::cast<const BoundTable&>(tables[1]).table;
+                if (!tables[2].is_none()) column.payloads = &nb::cast<const BoundPayloads&>(tables[2]).payloads;
+                const auto& plan = e.engine.columns().at(source.size());
+                if ((plan.kind != fl::ColumnPlan::Kind::rows && !column.payloads) ||
+                    (column.validity && column.validity->row_size() != 1) ||
+                    (plan.metadata_size && (!column.metadata || column.metadata->row_size() != plan.metadata_size)))
+                    throw nb::value_error("a source lacks a table its plan needs");
+                source.push_back(column);
+            }
+            e.held.push_back(nb::borrow(columns));
+            fl::FileName name{std::get<0>(file), std::get<1>(file), std::get<2>(file), {}};
+            for (const auto& column : source)
+                if (column.payloads) name.mapped = column.payloads->file();
+            return e.engine.add_source(std::move(source), std::move(name));
+        }, "columns"_a, "file"_a = std::tuple<std::string, std::uint64_t, std::uint64_t>{},
+           nb::sig("def add_source(self, columns: list[tuple[Table | None, Table | None, Payloads | None]], "
+                   "file: tuple[str, int, int] = ('', 0, 0)) -> int"))
+        .def("submit", [](BoundEngine& e, nb::object which, nb::object rows, bool fill, std::uint64_t epoch,
+                          nb::object samples) {
+            Buffer given(rows);
+            const auto numbers = given.as<std::int64_t>();
+            std::vector<std::int32_t> sources;
+            if (!which.is_none()) {
+                Buffer buffer(which);
+                const auto span = buffer.as<std::int32_t>();
+                sources.assign(span.begin(), span.end());
+            }
+            std::vector<std::int64_t> names;
+            if (!samples.is_none()) {
+                Buffer buffer(samples);
+                const auto span = buffer.as<std::int64_t>();
+                names.assign(span.begin(), span.end());
+            }
+            return e.engine.submit(std::move(sources), {numbers.begin(), numbers.end()}, fill, epoch, std::move(names));
+        }, "which"_a.none(), "rows"_a, "fill"_a = true, "epoch"_a = 0, "samples"_a.none() = nb::none(),
+           nb::sig("def submit(self, which: Buffer | None, rows: Buffer, fill: bool = True, epoch: int = 0, "
+                   "samples: Buffer | None = None) -> int"))
+        .def("fill", [](BoundEngine& e, std::uint64_t ticket) {
+            nb::gil_scoped_release release;
+            e.engine.fill(ticket);
+        }, "ticket"_a)
+        .def("wait", [](BoundEngine& e, std::uint64_t ticket, bool help) {
+            for (;;) {
+                std::optional<fl::FinishedBatch> batch;
+                {
+                    nb::gil_scoped_release release;
+                    batch = e.engine.wait(ticket, 50, help);
+                }
+                if (batch) return to_python(*batch, e.engine.columns());
+                if (PyErr_CheckSignals() != 0) throw nb::python_error();
+            }
+        }, "ticket"_a, "help"_a = false,
+           nb::sig("def wait(self, ticket: int, help: bool = False) -> tuple[list[tuple[NDArray[np.uint8] | None, NDArray[np.uint8] | None, "
+                   "NDArray[np.int64] | None, NDArray[np.uint8] | None]], list[tuple[int, str, str, int, int, int]]]"))
+        .def("forget", [](BoundEngine& e, std::uint64_t ticket) {
+            nb::gil_scoped_release release;
+            e.engine.forget(ticket);
+        }, "ticket"_a)
+        .def("reads", [](const BoundEngine& e) {
+            nb::dict told;
+            const auto* reads = e.engine.reads();
+            if (!reads) return told;
+            const auto& counts = reads->counts();
+            told["reads"] = counts.reads.load();
+            told["read_bytes"] = counts.bytes.load();
+            told["payload_bytes"] = counts.asked.load();
+            told["batches_in_memory"] = counts.mapped.load();
+            told["given_up"] = counts.given_up.load();
+            told["waiting"] = seconds(counts.waiting);
+            return told;
+        }, nb::sig("def reads(self) -> dict[str, Any]"))
+        .def("start", [](BoundEngine& e) {
+            nb::gil_scoped_release release;
+            e.engine.start();
+        })
+        .def("set_threads", [](BoundEngine& e, std::size_t threads) {
+            nb::gil_scoped_release release;
+            e.engine.set_threads(threads);
+        }, "threads"_a)
+        .def("set_slots", [](BoundEngine& e, std::size_t slots) {
+            nb::gil_scoped_release release;
+            e.engine.set_slots(slots);
+        }, "slots"_a)
+        .def("stop", [](BoundEngine& e) {
+            nb::gil_scoped_release release;
+            e.engine.stop();
+        })
+        .def_prop_ro("usable", [](const BoundEngine& e) { return e.engine.usable(); })
+        .def_prop_ro("slot_bytes", [](const BoundEngine& e) { return e.engine.slot_bytes(); })
+        .def_prop_ro("slots_made", [](const BoundEngine& e) { return e.engine.slots_made(); })
+        .def("usage", [](const BoundEngine& e) {
+            const auto used = e.engine.usage();
+            nb::dict told;
+            told["threads"] = used.threads;
+            told["running"] = seconds(used.running);
+            told["hired"] = seconds(used.hired);
+            told["idle"] = seconds(used.idle);
+            told["most_in_one_batch"] = used.most_in_one_batch;
+            told["largest_batch"] = used.largest_batch;
+            told["kept"] = used.kept;
+            return told;
+        }, nb::sig("def usage(self) -> dict[str, Any]"))
+        .def("times", [](const BoundEngine& e) {
+            nb::list columns;
+            for (std::size_t i = 0; i < e.engine.columns().size(); ++i) {
+                const auto& times = e.engine.times(i);
+                nb::dict told;
+                told["lookup"] = seconds(times.lookup);
+                told["read"] = seconds(times.read);
+                told["cpu"] = seconds(times.cpu);
+                told["preempted"] = seconds(times.preempted);
+                told["blocked"] = seconds(times.blocked);
+                told["major_faults"] = times.major_faults.load();
+                told["stored_bytes"] = times.stored_bytes.load();
+                told["decoded_bytes"] = times.decoded_bytes.load();
+                columns.append(told);
+            }
+            return columns;
+        }, nb::sig("def times(self) -> list[dict[str, Any]]"));
+}
+
+void bind_reads(nb::module_& m) {
+    m.def("has_uring", &fl::has_uring);
+}
+
+}  // namespace bind
