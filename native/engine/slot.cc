@@ -4,22 +4,28 @@
 
 namespace fl {
 
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+}  // namespace
+
+std::size_t AlignedBytes::rounded(std::size_t size) { return (size + kPage - 1) / kPage * kPage; }
+
 std::uint8_t* AlignedBytes::reserve(std::size_t size) {
-    constexpr std::size_t kPage = 4096;
     if (size > capacity_) {
-        const std::size_t rounded = (size + kPage - 1) / kPage * kPage;
         data_.reset();
         capacity_ = 0;
-        data_.reset(static_cast<std::uint8_t*>(std::aligned_alloc(kPage, rounded)));
+        data_.reset(static_cast<std::uint8_t*>(std::aligned_alloc(kPage, rounded(size))));
         if (!data_) throw std::bad_alloc();
-        capacity_ = rounded;
+        capacity_ = rounded(size);
     }
     return data_.get();
 }
 
 std::size_t Slot::bytes() const {
     std::size_t total = 0;
-    for (const auto& column : columns) total += column.data.capacity() + column.metadata.capacity();
+    for (const auto& column : columns) total += column.bytes();
     return total;
 }
 
