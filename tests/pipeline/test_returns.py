@@ -297,8 +297,9 @@ def mark(image, random):
 @pytest.mark.parametrize("jit", [False, True])
 def test_operations_behind_a_function_return_the_same(jit, dataset):
     flip, crop = ops.HorizontalFlip().returning("flipped"), ops.RandomCrop(20).shared("crop").returning("box")
-    found = load(dataset, [ops.RandomCrop(40).returning("first"), replace(mark, jit=jit), flip, crop])
-    wanted = load(dataset, [ops.RandomCrop(40).returning("first"), ops.Solarize(256), flip, crop])
+    own, still, first = replace(mark, jit=jit), ops.Solarize(256), ops.RandomCrop(40).returning("first")
+    found = load(dataset, [first, own, flip, own, crop])
+    wanted = load(dataset, [first, still, flip, still, crop])
     for name in ("first", "flipped", "box"):
         assert (found[name] == wanted[name]).all()
 
