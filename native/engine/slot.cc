@@ -1,17 +1,28 @@
 #include "slot.h"
 
+#include <sys/mman.h>
+
 #include <new>
 
 namespace fl {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kHuge = 2 << 20;
+
+}  // namespace
 
 std::uint8_t* AlignedBytes::reserve(std::size_t size) {
-    constexpr std::size_t kPage = 4096;
     if (size > capacity_) {
+        // Large ones in huge pages, where they are to be had: there sooner when they are first written, and cheaper to
+        // write. They need not end with one.
         const std::size_t rounded = (size + kPage - 1) / kPage * kPage;
+        const bool huge = rounded >= 2 * kHuge;
         data_.reset();
         capacity_ = 0;
-        data_.reset(static_cast<std::uint8_t*>(std::aligned_alloc(kPage, rounded)));
+        data_.reset(static_cast<std::uint8_t*>(std::aligned_alloc(huge ? kHuge : kPage, rounded)));
         if (!data_) throw std::bad_alloc();
+        if (huge) madvise(data_.get(), rounded / kHuge * kHuge, MADV_HUGEPAGE);
         capacity_ = rounded;
     }
     return data_.get();
