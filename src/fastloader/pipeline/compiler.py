@@ -63,16 +63,18 @@ def element_type(name: str) -> np.dtype[Any]:
     return found
 
 
-def compile_pipeline(name: str, field: Field, ops: Sequence[Op], seed: int, first_number: int = 0) -> Compiled:
+def compile_pipeline(
+    name: str, field: Field, ops: Sequence[Op], seed: int, first_number: int = 0, view: str = ""
+) -> Compiled:
     """The program of a field's pipeline. What does not fit raises ``PipelineError`` with the pipeline drawn.
 
-    Operations draw by their numbers: ``first_number`` and those that follow.
+    Operations draw by their numbers: ``first_number`` and those that follow. ``view`` tells which view it is.
     """
     stored, raw, given = _stored(name, field)
     ops = list(ops)
     if len(ops) > MAX_OPS:
         raise PipelineError(f"pipelines for {name!r}: {len(ops)} operations; at most {MAX_OPS}")
-    lines = [f"{type(field).__name__} {name!r}: {given}"]
+    lines = [f"{type(field).__name__} {name!r}{view and f', view {view}'}: {given}"]
     pixels = [given]
     entries: list[Entry] = []
     for i, op in enumerate(ops):

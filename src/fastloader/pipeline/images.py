@@ -165,11 +165,12 @@ def compile_images(name: str, field: Field, ops: Sequence[Op] | Views, seed: int
         return _checked(Images(name, (Area(name, (compiled,)),), compiled.lines))
     number = 0
 
-    def compiled_views(pipelines: Iterable[Sequence[Op]]) -> tuple[Compiled, ...]:
+    def compiled_views(pipelines: Iterable[Sequence[Op]], key: str | None = None) -> tuple[Compiled, ...]:
         nonlocal number
         made = []
         for one in pipelines:
-            made.append(compile_pipeline(name, field, one, seed, first_number_of_view(number)))
+            view = str(number) if key is None else repr(key)
+            made.append(compile_pipeline(name, field, one, seed, first_number_of_view(number), view))
             number += 1
         return tuple(made)
 
@@ -182,18 +183,18 @@ def compile_images(name: str, field: Field, ops: Sequence[Op] | Views, seed: int
             areas += [Area(f"{name}_{i}", (view,), suffix=f"_{i}") for i, view in enumerate(views)]
     for key, one in ops.named.items():
         several = isinstance(one, Views)
-        views = compiled_views(one.views if isinstance(one, Views) else [one])
+        views = compiled_views(one.views if isinstance(one, Views) else [one], key)
         if len({view.result for view in views}) > 1:
             raise PipelineError(
                 f"pipelines for {name!r}: the views {key!r} are {', '.join(str(view.result) for view in views)}",
                 hint="views of one name have one shape and type; give others names of their own",
             )
         areas.append(Area(f"{name}_{key}", views, several, f"_{key}"))
-    lines = [views[0].lines[0]]
+    lines = [f"{type(field).__name__} {name!r}: {number} views"]
     for area in areas:
         count = f"{len(area.views)} views, side by side" if area.several else "a view"
         lines.append(f"{area.field!r}: {count}")
-        for view in area.views if len({view.lines for view in area.views}) > 1 else area.views[:1]:
+        for view in area.views if len({view.lines[1:] for view in area.views}) > 1 else area.views[:1]:
             lines += [f"    {line}" for line in view.lines[1:]]
     return _checked(Images(name, tuple(areas), tuple(lines)))
 
