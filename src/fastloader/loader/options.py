@@ -10,23 +10,27 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import FormatError
-from fastloader.fields import Field
+from fastloader.fields import Field, PointsField
 from fastloader.formats.fld import Dataset
 from fastloader.loader.padding import Layout, PadSpec, layouts
 from fastloader.loader.policy import POLICIES
 from fastloader.loader.reading import LEAST_MEMORY, Habit, Io, Reading, check_io, plan_reading
 from fastloader.loader.resources import usable_cpus
-from fastloader.ops import BatchOp, LabelOp, Op, Views
+from fastloader.ops import BatchOp, Follow, LabelOp, Op, Views
 from fastloader.pipeline import (
+    HIDDEN,
     BatchStep,
+    Following,
     Images,
     LabelPipeline,
     PipelineError,
     Pipelines,
     check_sharing,
     compile_batch_ops,
+    compile_following,
     compile_images,
     compile_labels,
+    watched,
 )
 from fastloader.reader import DatasetReader
 from fastloader.samplers import (
@@ -94,7 +98,7 @@ class LoaderOptions:
     indices: Sequence[int] | NDArray[Any] | None = None
     sampler: Order | BatchOrder | Iterable[int] | None = None
     fields: Sequence[str] | None = None
-    pipelines: Mapping[str, Sequence[Op | LabelOp] | Views] = field(default_factory=dict)
+    pipelines: Mapping[str, Sequence[Op | LabelOp | Follow] | Views] = field(default_factory=dict)
     batch_ops: Sequence[BatchOp] = ()
     pad: PadSpec | Mapping[str, PadSpec] = None
     on_error: OnError = "raise"
@@ -163,12 +167,18 @@ class LoaderOptions:
         """The programs of the fields that have pipelines."""
         chosen = self.chosen_fields(reader)
         fields = reader.fields if self.pipelines else {}
-        made: dict[str, Images | LabelPipeline] = {}
-        for name, ops in self.pipelines.items():
+        made: dict[str, Images | LabelPipeline | Following] = {}
+        pipelines = watched(self.pipelines, fields)
+        following = [name for name in pipelines if isinstance(fields[name], PointsField)]
+        for name, ops in pipelines.items():
+            if name in following:
+                continue
             if not isinstance(ops, Views) and any(isinstance(op, LabelOp) for op in ops):
                 made[name] = compile_labels(name, fields[name], ops)
             else:
-                made[name] = compile_images(name, fields[name], ops, self.seed)  # type: ignore[arg-type]
+                made[name] = compile_images(name, fields[name], ops, self.seed)
+        for name in following:
+            made[name] = compile_following(name, fields[name], pipelines[name], pipelines, made)
         check_sharing(one for one in made.values() if isinstance(one, Images))
         _check_known("transforms for", self.transforms, _batch_fields(chosen, made))
         return made
@@ -250,7 +260,10 @@ def _batch_fields(chosen: Sequence[str], pipelines: Pipelines) -> list[str]:
     found: list[str] = []
     for name in chosen:
         pipeline = pipelines.get(name)
-        found += pipeline.fields if isinstance(pipeline, Images) else [name]
+        if isinstance(pipeline, Images):
+            found += [one for one in pipeline.fields if not one.startswith(HIDDEN)]
+        else:
+            found += [name, *(pipeline.returned if isinstance(pipeline, Following) else ())]
     for name in found:
         if found.count(name) > 1:
             raise PipelineError(f"two fields of the batch would be {name!r}: return one by another name")

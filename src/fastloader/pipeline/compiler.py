@@ -81,7 +81,7 @@ def compile_pipeline(
         if not isinstance(op, Op):
             raise wrong(lines, op, f"is no operation but a {type(op).__name__}; see fastloader.ops")
         try:
-            entries.append(entry_of(op, first_number + i, entries))
+            entries.append(entry_of(op, first_number, entries))
             if i and isinstance(entries[i - 1].op, Apart) and not isinstance(entries[i].op, Apart):
                 check_behind(Piece([(i, op)], pixels[-1], pixels[-1]))
             pixels.append(op.output(pixels[-1]))
