@@ -10,6 +10,7 @@ from fastloader.errors import (
     FastLoaderError,
     FormatError,
     KeyNotFoundError,
+    MissingLibraryError,
     NotFoundError,
     OperationError,
     SampleError,
@@ -33,6 +34,7 @@ from fastloader.fields import (
     PayloadBatch,
     PNGImageField,
     RawImageField,
+    WebPImageField,
     register_type,
 )
 from fastloader.loader import DataLoader, Pad, ThreadingOptions
@@ -48,8 +50,8 @@ __all__ = [
     "BatchDecoder", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetIterator", "DatasetReader",
     "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded", "EncodedColumn", "EpochDigest",
     "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField", "JSONField",
-    "KeyNotFoundError", "MapDataset", "NDArrayField", "NotFoundError", "OperationError", "PNGImageField", "Pad",
-    "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError", "ThreadingOptions",
-    "TypeId", "UnknownTypeError",
+    "KeyNotFoundError", "MapDataset", "MissingLibraryError", "NDArrayField", "NotFoundError", "OperationError",
+    "PNGImageField", "Pad", "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError", "ThreadingOptions",
+    "TypeId", "UnknownTypeError", "WebPImageField",
     "concatenate", "open", "ops", "register_type", "verify",
 ]  # fmt: skip

@@ -27,11 +27,11 @@ def photo(i, size=None):
     return np.asarray(Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC))
 
 
-@pytest.fixture(scope="module", params=["jpeg", "plain jpeg", "png", "raw", "shards"])
+@pytest.fixture(scope="module", params=["jpeg", "plain jpeg", "png", "webp", "raw", "shards"])
 def dataset(request, tmp_path_factory):
     field = {
         "jpeg": fl.JPEGImageField(), "plain jpeg": fl.JPEGImageField(seekable=False), "png": fl.PNGImageField(),
-        "raw": fl.RawImageField(90, 120), "shards": fl.JPEGImageField(),
+        "webp": fl.WebPImageField(), "raw": fl.RawImageField(90, 120), "shards": fl.JPEGImageField(),
     }[request.param]  # fmt: skip
     size = (90, 120) if request.param == "raw" else None
     path = tmp_path_factory.mktemp("pipeline") / "x.fld"

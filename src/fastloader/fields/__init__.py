@@ -2,13 +2,14 @@
 
 from fastloader.fields.base import BatchDecoder, Decoder, Elements, Encoded, EncodedColumn, Field, PayloadBatch, Plan
 from fastloader.fields.basic import BytesField, FloatField, IntField, JSONField
-from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField
+from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField, WebPImageField
+from fastloader.fields.image_files import ImageFileField
 from fastloader.fields.ndarray import NDArrayField
 from fastloader.fields.payloads import MappedPayloads
 from fastloader.fields.registry import BY_TYPE_ID, field_class, register_type
 
 __all__ = [
     "BY_TYPE_ID", "BatchDecoder", "BytesField", "Decoder", "Elements", "Encoded", "EncodedColumn", "Field",
-    "FloatField", "IntField", "JPEGImageField", "JSONField", "MappedPayloads", "NDArrayField", "PNGImageField",
-    "PayloadBatch", "Plan", "RawImageField", "field_class", "register_type",
+    "FloatField", "ImageFileField", "IntField", "JPEGImageField", "JSONField", "MappedPayloads", "NDArrayField", "PNGImageField",
+    "PayloadBatch", "Plan", "RawImageField", "WebPImageField", "field_class", "register_type",
 ]  # fmt: skip

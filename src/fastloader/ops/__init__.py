@@ -29,6 +29,7 @@ from fastloader.ops.geometry import (
     VerticalFlip,
 )
 from fastloader.ops.labels import LabelOp, LabelSmoothing, Numbers, OneHot, Poison, ReplaceLabel
+from fastloader.ops.orient import Orient
 from fastloader.ops.random import Random
 from fastloader.ops.smooth import GaussianBlur, Sharpness
 from fastloader.ops.tones import AutoContrast, Equalize, Invert, Posterize, Solarize
@@ -37,7 +38,7 @@ from fastloader.ops.values import Cast, Layout, Normalize
 __all__ = [
     "Affine", "AutoContrast", "BatchOp", "Cast", "CenterCrop", "ColorJitter", "CustomOp", "CutMix", "Cutout",
     "Equalize", "GaussianBlur", "Grayscale", "HorizontalFlip", "Invert", "LabelOp", "LabelSmoothing", "Layout",
-    "Mixup", "Normalize", "Numbers", "OneHot", "Op", "Pad", "Pixels", "Poison", "Posterize", "RandAugment", "Random",
+    "Mixup", "Normalize", "Numbers", "OneHot", "Op", "Orient", "Pad", "Pixels", "Poison", "Posterize", "RandAugment", "Random",
     "RandomAffine", "RandomBrightness", "RandomContrast", "RandomCrop", "RandomErasing", "RandomGrayscale",
     "RandomHue", "RandomResizedCrop", "RandomRotation", "RandomSaturation", "RandomTranslate", "ReplaceLabel",
     "Resize", "Rotate", "Sharpness", "Solarize", "Step", "TrivialAugment", "VerticalFlip", "custom",
