@@ -51,7 +51,8 @@ __all__ = [
     "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded", "EncodedColumn", "EpochDigest",
     "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField", "JSONField",
     "KeyNotFoundError", "MapDataset", "MissingLibraryError", "NDArrayField", "NotFoundError", "OperationError",
-    "PNGImageField", "Pad", "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError", "ThreadingOptions",
+    "PNGImageField", "Pad",
+    "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError", "ThreadingOptions",
     "TypeId", "UnknownTypeError", "WebPImageField",
     "concatenate", "open", "ops", "register_type", "verify",
 ]  # fmt: skip

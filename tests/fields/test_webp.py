@@ -30,7 +30,11 @@ def animation():
 
 class TestWebPImageField(FieldContract):
     def fields(self):
-        return [fl.WebPImageField(), fl.WebPImageField(40, max_height=64, max_width=80), fl.WebPImageField(lossless=True)]
+        return [
+            fl.WebPImageField(),
+            fl.WebPImageField(40, max_height=64, max_width=80),
+            fl.WebPImageField(lossless=True),
+        ]
 
     def values(self, field):
         return [
@@ -82,7 +86,9 @@ def test_an_alpha_channel_without_transparency_is_kept(lossless, tmp_path):
 
 def test_quality_is_libwebps(tmp_path):
     image = pixels((90, 120, 3))
-    sizes = [len(write(tmp_path / f"{q}.fld", fl.WebPImageField(q), [image]).read_payload(0, "it")) for q in (5, 50, 95)]
+    sizes = [
+        len(write(tmp_path / f"{q}.fld", fl.WebPImageField(q), [image]).read_payload(0, "it")) for q in (5, 50, 95)
+    ]
     assert sizes == sorted(sizes)
     assert len(set(sizes)) == 3
 
@@ -112,7 +118,7 @@ def test_a_truncated_file_is_told_wherever_it_was_cut(tmp_path):
             shape = kernels.image_info(kernels.WEBP, data)
             with pytest.raises(kernels.Failure, match="WebP"):
                 kernels.decode_image(kernels.WEBP, data[:cut], shape)
-    with pytest.raises(fl.SampleError, match="sample 0.*does not decode"):
+    with pytest.raises(fl.SampleError, match=r"sample 0.*does not decode"):
         write(tmp_path / "x.fld", fl.WebPImageField(check=True), [data[: len(data) * 3 // 4]])
 
 

@@ -101,6 +101,7 @@ def test_every_operation_has_a_case():
     crops = {"CenterCrop", "HorizontalFlip", "RandomResizedCrop", "Resize", "VerticalFlip"}  # in test_pipelines.py
     described = {"BatchOp", "CustomOp", "LabelOp", "Numbers", "Op", "Pixels", "Random", "Step", "custom"}
     elsewhere = {"CutMix", "LabelSmoothing", "Mixup", "OneHot", "Poison", "ReplaceLabel"}  # labels and whole batches
+    elsewhere |= {"Orient"}  # in test_orientation.py
     assert set(ops.__all__) - cast - crops - described - elsewhere == {type(op).__name__ for op in CASES}
 
 

@@ -112,7 +112,7 @@ def test_a_pipeline_over_turned_images_is_that_over_images_stored_upright(turned
 
 def scaled(file, orientation, cut, shrink, size):
     """A cut of the upright image, resized from the JPEG decoded at 1/shrink of its size."""
-    height, width, channels, _ = shape = kernels.image_info(kernels.JPEG, file)
+    height, width, *_ = shape = kernels.image_info(kernels.JPEG, file)
     small = (0, 0, -(-width // shrink), -(-height // shrink))
     seen = upright(kernels.decode_jpeg_box(file, b"", shape, small, shrink=shrink)[0], orientation)
     sides = (height, width) if orientation < 5 else (width, height)

@@ -9,7 +9,6 @@ from storing import load, picture, saved, written
 import fastloader as fl
 from fastloader import kernels, ops
 
-
 FIELDS = {
     "jpeg": fl.JPEGImageField(), "plain jpeg": fl.JPEGImageField(seekable=False, subsampling="422"),
     "png": fl.PNGImageField(), "webp": fl.WebPImageField(), "lossless webp": fl.WebPImageField(lossless=True),

@@ -10,6 +10,6 @@ from fastloader.fields.registry import BY_TYPE_ID, field_class, register_type
 
 __all__ = [
     "BY_TYPE_ID", "BatchDecoder", "BytesField", "Decoder", "Elements", "Encoded", "EncodedColumn", "Field",
-    "FloatField", "ImageFileField", "IntField", "JPEGImageField", "JSONField", "MappedPayloads", "NDArrayField", "PNGImageField",
-    "PayloadBatch", "Plan", "RawImageField", "WebPImageField", "field_class", "register_type",
+    "FloatField", "ImageFileField", "IntField", "JPEGImageField", "JSONField", "MappedPayloads", "NDArrayField",
+    "PNGImageField", "PayloadBatch", "Plan", "RawImageField", "WebPImageField", "field_class", "register_type",
 ]  # fmt: skip

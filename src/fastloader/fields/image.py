@@ -267,7 +267,8 @@ class WebPImageField(ImageFileField):
         ready = isinstance(value, bytes)
         if not ready:
             pixels = as_hwc(value, (3, 4), (np.uint8,))
-            value = kernels.webp_encode(pixels, *pixels.shape, self.quality, self.lossless)
+            height, width, channels = pixels.shape
+            value = kernels.webp_encode(pixels, height, width, channels, self.quality, self.lossless)
         return self.encoded(value, ready)
 
     def get_decoder_class(self) -> type[Decoder]:

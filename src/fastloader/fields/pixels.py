@@ -18,8 +18,8 @@ _PIL_MODES = {"1": "L", "P": "RGB", "PA": "RGBA", "CMYK": "RGB", "YCbCr": "RGB",
 def own_pixels(value: Any, *, alpha: bool = False, gray: bool = True, orient: bool = False) -> Any:
     """Pixels as an array of our own; encoded bytes as bytes. PIL images are loaded now, while their file is open.
 
-    With ``alpha``, a colour that a PIL image says is transparent gets an alpha channel to say so. Without ``gray``, gray
-    ones get colours; with ``orient`` they are turned as their EXIF data says.
+    With ``alpha``, a colour that a PIL image says is transparent gets an alpha channel to say so. Without ``gray``,
+    gray ones get colours; with ``orient`` they are turned as their EXIF data says.
     """
     if isinstance(value, bytes):
         return value

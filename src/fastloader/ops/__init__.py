@@ -38,8 +38,8 @@ from fastloader.ops.values import Cast, Layout, Normalize
 __all__ = [
     "Affine", "AutoContrast", "BatchOp", "Cast", "CenterCrop", "ColorJitter", "CustomOp", "CutMix", "Cutout",
     "Equalize", "GaussianBlur", "Grayscale", "HorizontalFlip", "Invert", "LabelOp", "LabelSmoothing", "Layout",
-    "Mixup", "Normalize", "Numbers", "OneHot", "Op", "Orient", "Pad", "Pixels", "Poison", "Posterize", "RandAugment", "Random",
-    "RandomAffine", "RandomBrightness", "RandomContrast", "RandomCrop", "RandomErasing", "RandomGrayscale",
+    "Mixup", "Normalize", "Numbers", "OneHot", "Op", "Orient", "Pad", "Pixels", "Poison", "Posterize", "RandAugment",
+    "Random", "RandomAffine", "RandomBrightness", "RandomContrast", "RandomCrop", "RandomErasing", "RandomGrayscale",
     "RandomHue", "RandomResizedCrop", "RandomRotation", "RandomSaturation", "RandomTranslate", "ReplaceLabel",
     "Resize", "Rotate", "Sharpness", "Solarize", "Step", "TrivialAugment", "VerticalFlip", "custom",
 ]  # fmt: skip

@@ -92,10 +92,11 @@ def compile_pipeline(name: str, field: Field, ops: Sequence[Op], seed: int) -> C
     first, *rest = cut(ops, pixels)
     program = _native(first, stored, isinstance(field, JPEGImageField) and field.seekable, raw, seed)
     steps = sum(op.step() is not None for _, op in first.ops)
+    turned = ", images upright" if stored & kernels.UPRIGHT else ""
     folded = len(first.ops) - steps - sum(isinstance(op, Orient) for _, op in first.ops)
     told = [
         f"native, in one pass from stored bytes to {'memory' if rest else 'the batch'}: {steps} steps,"
-        f" {folded} folded into the cast{', images upright' if stored & kernels.UPRIGHT else ''}; {program.row_bytes:,} bytes a sample"
+        f" {folded} folded into the cast{turned}; {program.row_bytes:,} bytes a sample"
     ]
     program, native, stages, more = _link(rest, program, lines, first.made, seed)
     tail = Tail(stages, seed) if stages else None
