@@ -21,8 +21,8 @@ fl::ReadOptions read_options(const IoOptions& given) {
 using ElementsTuple = std::tuple<std::size_t, int, std::uint64_t, std::uint64_t, bool, nb::bytes>;
 // A step of a program: kind, number of the op, height, width, filter, as many numbers as its kind takes.
 using StepTuple = std::tuple<int, std::uint32_t, std::uint32_t, std::uint32_t, int, std::vector<double>>;
-// How images are stored (with kUpright and kUprightShapes added or not), whether seekable, the shape of raw ones, the steps, height, width and channels of the result,
-// its element and layout, scale and bias of each channel, the seed.
+// How images are stored (with kUpright and kUprightShapes added or not), whether seekable, the shape of raw ones, the
+// steps, height, width and channels of the result, its element and layout, scale and bias of each channel, the seed.
 struct BoundProgram {
     BoundProgram(int stored, bool seekable, std::tuple<std::uint32_t, std::uint32_t, std::uint32_t> raw,
                  const std::vector<StepTuple>& steps,

@@ -54,7 +54,9 @@ void check_claim(ImageKind kind, const ImageShape& shape, std::uint64_t size) {
                       shape.height <= 0x7fffffffu && shape.width <= 0x7fffffffu;
     const auto pixels = std::uint64_t{shape.height} * shape.width;
     const auto png_pixels = kBytesPerPngByte * (shape.bits == 8 ? 8 : 1);
-    const auto most = kind == ImageKind::jpeg ? kPixelsPerJpegByte : kind == ImageKind::png ? png_pixels : kPixelsPerWebpByte;
+    const auto most = kind == ImageKind::jpeg  ? kPixelsPerJpegByte
+                      : kind == ImageKind::png ? png_pixels
+                                               : kPixelsPerWebpByte;
     const bool possible = pixels / most <= size;
     if (!sane || !possible) throw Failure("decode", "claims more pixels than its bytes could hold");
 }

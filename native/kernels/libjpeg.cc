@@ -74,7 +74,8 @@ void ink_to_rgb(const std::uint8_t* from, std::size_t pixels, std::uint8_t* to, 
 ImageShape JpegRead::open(Bytes encoded, bool keep_markers) {
     if (encoded.empty()) throw Failure("decode", "JPEG: no bytes");
     if (!read_header(encoded, keep_markers)) fail();
-    const ImageShape shape{codec.image_height, codec.image_width, ink() ? 3u : static_cast<std::uint32_t>(codec.num_components), 8};
+    const auto channels = ink() ? 3u : static_cast<std::uint32_t>(codec.num_components);
+    const ImageShape shape{codec.image_height, codec.image_width, channels, 8};
     if (shape.channels != 1 && shape.channels != 3)
         throw Failure("decode", "JPEG: " + std::to_string(shape.channels) +
                                     " components; one, three and four are supported");

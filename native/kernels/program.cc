@@ -25,7 +25,8 @@ void check_program(const Program& program) {
     check_side(program.height, "result");
     check_side(program.width, "result");
     if (program.upright_shapes && !program.upright) throw Failure("argument", "shapes of images that are not turned");
-    if (program.stored == StoredKind::raw && program.upright) throw Failure("argument", "raw images say nothing to turn them by");
+    if (program.stored == StoredKind::raw && program.upright)
+        throw Failure("argument", "raw images say nothing to turn them by");
     if (program.cast.channels != 1 && program.cast.channels != 3) throw Failure("argument", "1 or 3 channels");
     for (const auto& step : program.steps) {
         const auto rule = rule_of(step.kind);

@@ -1,6 +1,6 @@
 // The image of one sample while a program runs: stored bytes or pixels in memory, and what is still to be done with them.
-// Crops, a resize, crops of that, and a mirror are only noted. They happen when the pixels are asked for, or row by row on the way to the
-// batch if nobody asks.
+// Crops, a resize, crops of that, and a mirror are only noted. They happen when the pixels are asked for, or row by row on
+// the way to the batch if nobody asks.
 #pragma once
 
 #include <vector>

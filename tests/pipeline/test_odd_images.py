@@ -1,4 +1,4 @@
-"""Files that are rare, or broken: decoded right by a slower way, or an error that names the sample; never half of one."""
+"""Files that are rare, or broken: decoded right by a slower way, or an error that names the sample."""
 
 import io
 from pathlib import Path
@@ -100,17 +100,18 @@ def test_a_file_that_was_cut_short_gives_the_right_pixels_or_an_error(name, pipe
     (wanted,) = load(written(tmp_path, field, [whole]), steps)
     cuts = [keep for keep in range(0, len(whole), len(whole) // 50) if _is_stored(field, whole[:keep])]
     path = written(tmp_path, field, [*(whole[:keep] for keep in cuts), whole])
-    bad = []
+    bad, named = [], []
     for i, keep in enumerate(cuts):
         loader = fl.DataLoader(fl.open(path), 1, sampler=[i], pipelines={"image": steps})
         try:
             found = next(iter(loader))["image"][0]
         except fl.DecodeError as error:
-            assert (error.sample, error.field) == (i, "image")
             bad.append(i)
+            named.append((error.sample, error.field))
         else:
             assert (found == wanted).all(), keep
     assert len(bad) > len(cuts) / 3
+    assert named == [(i, "image") for i in bad]
     for policy in ("skip", "replace"):
         loader = fl.DataLoader(fl.open(path), len(cuts) + 1, shuffle=False, pipelines={"image": steps}, on_error=policy)
         (batch,) = loader
@@ -149,9 +150,8 @@ def test_damage_behind_an_index_is_told_where_it_matters(interval):
             try:
                 compiled.program.run(payload, shape, 0, 0, out)
             except kernels.Failure as failure:
-                assert failure.args[0] == "decode"
-                outcomes.add("told")
+                outcomes.add(failure.args[0])
             else:
                 assert (out == wanted).all(), keep
                 outcomes.add("right")
-    assert outcomes == {"told", "right"}
+    assert outcomes == {"decode", "right"}
