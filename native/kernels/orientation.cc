@@ -122,6 +122,12 @@ Window Orientation::stored(Window part, std::uint32_t height, std::uint32_t widt
     return part;
 }
 
+Matrix Orientation::map(std::uint32_t height, std::uint32_t width) const {
+    const double along = across ? -1 : 1, from_x = across ? width : 0;
+    const double below = down ? -1 : 1, from_y = down ? height : 0;
+    return swapped ? Matrix{0, below, from_y, along, 0, from_x} : Matrix{along, 0, from_x, 0, below, from_y};
+}
+
 void Orientation::turn(const std::uint8_t* pixels, std::ptrdiff_t stride, std::uint32_t height, std::uint32_t width,
                        std::size_t pixel_bytes, std::uint8_t* out) const {
     const auto run = [&]<std::size_t kBytes>() { turn_pixels<kBytes>(*this, pixels, stride, height, width, out); };

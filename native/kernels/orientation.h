@@ -1,6 +1,7 @@
 // How a stored image has to be turned to stand upright: what the EXIF data in its file says.
 #pragma once
 
+#include "affine.h"
 #include "image.h"
 
 namespace fl {
@@ -16,6 +17,8 @@ struct Orientation {
     ImageShape turned(ImageShape shape) const;
     // Where a part of the upright image, which is height x width, lies in the stored one.
     Window stored(Window part, std::uint32_t height, std::uint32_t width) const;
+    // From positions in a stored image of this size to those in the upright one.
+    Matrix map(std::uint32_t height, std::uint32_t width) const;
     // The pixels of a stored image, or of a part of one, as they stand upright, one row behind the other.
     void turn(const std::uint8_t* pixels, std::ptrdiff_t stride, std::uint32_t height, std::uint32_t width,
               std::size_t pixel_bytes, std::uint8_t* out) const;

@@ -305,13 +305,27 @@ def elements(w: Wild) -> tuple[int, int, int, int, bool, bytes]:
     return w.small(), w.rng.choice([0, 0, 1, 2, 3]), length, multiple, w.rng.random() < 0.5, b"ab"[: w.small()]
 
 
+def views(w: Wild) -> list[tuple[kernels.Program, bool]]:
+    """Programs of views, if any: of one kind of image or not, telling what they drew or not."""
+    return [
+        (
+            kernels.Program(
+                w.rng.choice([0, 0, 1, 2]), w.rng.random() < 0.5, (5, 5, 3), [(0, 0, 8, 8, 2, (0.1, 1.0, 0.5, 2.0))],
+                (8, 8, 3), 0, 0, (1.0,) * 4, (0.0,) * 4, 5, [0] * w.rng.choice([0, 1]),
+            ),
+            w.rng.random() < 0.5,
+        )
+        for _ in range(w.rng.choice([0, 0, 0, 1, 2, 3]))
+    ]  # fmt: skip
+
+
 def use_engine(w: Wild) -> None:
     """Plans that do not fit their tables, rows that are not there, batches nobody waits for or waited for twice."""
     columns = w.rng.choice([1, 1, 2])
     plans = [
         (
             w.rng.choice([0, 1, 2, 3, 4, 5, -1]), w.rng.choice([0, 8, 16, 16, 72]), w.small(),
-            w.rng.choice([0, 1, 1, 5]), w.rng.choice([None, elements(w), elements(w)]),
+            w.rng.choice([0, 1, 1, 5]), w.rng.choice([None, elements(w), elements(w)]), views(w),
         )
         for _ in range(columns)
     ]  # fmt: skip
@@ -401,7 +415,14 @@ def use_programs(w: Wild) -> None:
     pick = w.rng.choice
     side, channels, stored = pick([1, 2, 5, 16, 40]), pick([1, 3, 3, 4]), pick([0, 0, 1, 2, 3, 4])
     steps = [
-        (pick(range(8)), k, pick([side, 8, 300, 0]), pick([side, 8, 2**31]), pick([0, 2, 5, 6]), pick(NUMBERS))
+        (
+            pick(range(len(kernels.STEPS) + 1)),
+            k,
+            pick([side, 8, 300, 0]),
+            pick([side, 8, 2**31]),
+            pick([0, 2, 5, 6]),
+            pick(NUMBERS),
+        )
         for k in range(pick([0, 1, 1, 2, 3]))
     ]
     raw = (pick([side, 3]), pick([side, 7]), channels)
@@ -409,7 +430,17 @@ def use_programs(w: Wild) -> None:
     scale = (pick([1.0, float("nan")]),) * 4
     stored |= pick([0, 0, kernels.UPRIGHT, kernels.UPRIGHT | kernels.UPRIGHT_SHAPES, kernels.UPRIGHT_SHAPES])
     program = kernels.Program(
-        stored, w.rng.random() < 0.5, raw, steps, result, pick([0, 1, 3, 4]), pick([0, 1, 2]), scale, (0.0,) * 4, 5
+        stored,
+        w.rng.random() < 0.5,
+        raw,
+        steps,
+        result,
+        pick([0, 1, 3, 4]),
+        pick([0, 1, 2]),
+        scale,
+        (0.0,) * 4,
+        5,
+        pick([[], [], [0], [1, 2]]),
     )
     shape = np.array([side, side, channels, pick([8, 8, 16])], np.uint32)
     kind = {0: 0, 1: 1, 3: 2}.get(stored & 15, 0)
@@ -417,7 +448,8 @@ def use_programs(w: Wild) -> None:
     out = np.empty(program.row_bytes, np.uint8)
     if w.rng.random() < 0.5:
         shape[:] = kernels.image_info(kind | stored & kernels.UPRIGHT, given)
-    program.run(given, shape, w.rng.randrange(2**64), w.rng.randrange(2**64), out)
+    told = pick([None, np.empty(program.told), np.empty(w.small())])
+    program.run(given, shape, w.rng.randrange(2**64), w.rng.randrange(2**64), out, told)
 
 
 CALLS: list[Callable[[Wild], None]] = [

@@ -139,6 +139,28 @@ def test_large_jpegs_are_decoded_smaller_whichever_way_they_lie(orientation, tmp
     assert (found[0] == scaled(file, orientation, cut, 4, (60, 64))).all()
 
 
+def test_geometry_leads_from_the_image_as_it_is_read(turned):
+    """A marked pixel of it is found where the matrix says."""
+    paths, _ = turned
+    for name, first in (("plain", [ops.Orient()]), ("orient", [])):
+        steps = [*first, ops.CenterCrop((60, 64)), ops.HorizontalFlip(1), ops.Geometry("map")]
+        (batch,) = fl.DataLoader(fl.open(paths[name]), 8, shuffle=False, pipelines={"image": steps})
+        for sample, image, matrix in zip(fl.open(paths[name]), batch["image"], batch["map"], strict=True):
+            pixels = sample["image"]
+            y, x = pixels.shape[0] // 2 + 3, pixels.shape[1] // 2 - 5
+            column, row = matrix @ (x + 0.5, y + 0.5, 1)
+            assert (image[int(row), int(column)] == pixels[y, x]).all()
+
+
+def test_views_may_lie_and_stand(turned):
+    paths, _ = turned
+    crop = ops.CenterCrop((40, 30))
+    views = ops.Views([crop], [ops.Orient(), crop])
+    (batch,) = fl.DataLoader(fl.open(paths["plain"]), 8, shuffle=False, pipelines={"image": views})
+    assert (batch["image"][:, 0] == load(paths["plain"], [crop])).all()
+    assert (batch["image"][:, 1] == load(paths["plain"], [ops.Orient(), crop])).all()
+
+
 @pytest.mark.parametrize("kind", [1, 3, 4])
 @pytest.mark.parametrize("big", [False, True])
 def test_the_orientation_may_be_a_number_of_any_size_and_order(kind, big, tmp_path):

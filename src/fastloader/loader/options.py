@@ -16,14 +16,17 @@ from fastloader.loader.padding import Layout, PadSpec, layouts
 from fastloader.loader.policy import POLICIES
 from fastloader.loader.reading import LEAST_MEMORY, Habit, Io, Reading, check_io, plan_reading
 from fastloader.loader.resources import usable_cpus
-from fastloader.ops import BatchOp, LabelOp, Op
+from fastloader.ops import BatchOp, LabelOp, Op, Views
 from fastloader.pipeline import (
     BatchStep,
-    Compiled,
+    Images,
     LabelPipeline,
+    PipelineError,
+    Pipelines,
+    check_sharing,
     compile_batch_ops,
+    compile_images,
     compile_labels,
-    compile_pipeline,
 )
 from fastloader.reader import DatasetReader
 from fastloader.samplers import (
@@ -91,7 +94,7 @@ class LoaderOptions:
     indices: Sequence[int] | NDArray[Any] | None = None
     sampler: Order | BatchOrder | Iterable[int] | None = None
     fields: Sequence[str] | None = None
-    pipelines: Mapping[str, Sequence[Op | LabelOp]] = field(default_factory=dict)
+    pipelines: Mapping[str, Sequence[Op | LabelOp] | Views] = field(default_factory=dict)
     batch_ops: Sequence[BatchOp] = ()
     pad: PadSpec | Mapping[str, PadSpec] = None
     on_error: OnError = "raise"
@@ -149,29 +152,28 @@ class LoaderOptions:
         chosen = known if self.fields is None else [self.fields] if isinstance(self.fields, str) else self.fields
         for what, names, among in (
             ("fields", chosen, known),
-            ("transforms for", self.transforms, list(chosen)),
             ("pipelines for", self.pipelines, list(chosen)),
         ):
-            unknown = [name for name in names if name not in among]
-            if unknown:
-                raise ValueError(f"{what} unknown fields {', '.join(unknown)}; there are {', '.join(among)}")
+            _check_known(what, names, among)
         if not chosen:
             raise ValueError("fields: at least one")
         return [name for name in known if name in chosen]
 
-    def compiled(self, reader: DatasetReader) -> dict[str, Compiled | LabelPipeline]:
+    def compiled(self, reader: DatasetReader) -> Pipelines:
         """The programs of the fields that have pipelines."""
-        self.chosen_fields(reader)
+        chosen = self.chosen_fields(reader)
         fields = _fields(reader, self.pipelines)
-        made: dict[str, Compiled | LabelPipeline] = {}
+        made: dict[str, Images | LabelPipeline] = {}
         for name, ops in self.pipelines.items():
-            if any(isinstance(op, LabelOp) for op in ops):
+            if not isinstance(ops, Views) and any(isinstance(op, LabelOp) for op in ops):
                 made[name] = compile_labels(name, fields[name], ops)
             else:
-                made[name] = compile_pipeline(name, fields[name], ops, self.seed)  # type: ignore[arg-type]
+                made[name] = compile_images(name, fields[name], ops, self.seed)  # type: ignore[arg-type]
+        check_sharing(one for one in made.values() if isinstance(one, Images))
+        _check_known("transforms for", self.transforms, _batch_fields(chosen, made))
         return made
 
-    def batch_steps(self, pipelines: Mapping[str, Compiled | LabelPipeline]) -> tuple[BatchStep, ...]:
+    def batch_steps(self, pipelines: Pipelines) -> tuple[BatchStep, ...]:
         """What is done to whole batches."""
         return compile_batch_ops(self.batch_ops, pipelines, self.seed)
 
@@ -245,3 +247,21 @@ class LoaderOptions:
 def _fields(reader: DatasetReader, names: Iterable[str]) -> dict[str, Field]:
     """The fields of these names alone: another may be of a type that nobody here knows."""
     return {name: reader.dataset.field(reader.field_names.index(name)) for name in names}
+
+
+def _batch_fields(chosen: Sequence[str], pipelines: Pipelines) -> list[str]:
+    """The fields of a batch, by names that differ."""
+    found: list[str] = []
+    for name in chosen:
+        pipeline = pipelines.get(name)
+        found += pipeline.fields if isinstance(pipeline, Images) else [name]
+    for name in found:
+        if found.count(name) > 1:
+            raise PipelineError(f"two fields of the batch would be {name!r}: return one by another name")
+    return found
+
+
+def _check_known(what: str, names: Iterable[str], among: Sequence[str]) -> None:
+    unknown = [name for name in names if name not in among]
+    if unknown:
+        raise ValueError(f"{what} unknown fields {', '.join(unknown)}; there are {', '.join(among)}")
