@@ -52,7 +52,8 @@ __all__ = [
     "BatchDecoder", "BoxesField", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetIterator",
     "DatasetReader", "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded", "EncodedColumn",
     "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField",
-    "JSONField", "KeyNotFoundError", "KeypointsField", "MapDataset", "MissingLibraryError", "NDArrayField", "NotFoundError",
-    "OperationError", "PNGImageField", "Pad", "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError",
-    "StoreError", "ThreadingOptions", "TypeId", "UnknownTypeError", "WebPImageField", "concatenate", "open", "ops", "register_type", "verify",
+    "JSONField", "KeyNotFoundError", "KeypointsField", "MapDataset", "MissingLibraryError", "NDArrayField",
+    "NotFoundError", "OperationError", "PNGImageField", "Pad", "PayloadBatch", "RawImageField", "SampleError",
+    "ShapeError", "StateError", "StoreError", "ThreadingOptions", "TypeId", "UnknownTypeError", "WebPImageField",
+    "concatenate", "open", "ops", "register_type", "verify",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from fastloader.fields.shapes import BoxesField, KeypointsField, PointsField
 
 __all__ = [
     "BY_TYPE_ID", "BatchDecoder", "BoxesField", "BytesField", "Decoder", "Elements", "Encoded", "EncodedColumn",
-    "Field", "FloatField", "ImageFileField", "IntField", "JPEGImageField", "JSONField", "KeypointsField", "MappedPayloads",
-    "NDArrayField", "PNGImageField", "PayloadBatch", "Plan", "PointsField", "RawImageField",
+    "Field", "FloatField", "ImageFileField", "IntField", "JPEGImageField", "JSONField", "KeypointsField",
+    "MappedPayloads", "NDArrayField", "PNGImageField", "PayloadBatch", "Plan", "PointsField", "RawImageField",
     "WebPImageField", "field_class", "register_type",
 ]  # fmt: skip

@@ -42,8 +42,8 @@ __all__ = [
     "Affine", "AutoContrast", "BatchOp", "Cast", "CenterCrop", "ColorJitter", "CustomOp", "CutMix", "Cutout", "Drawn",
     "Equalize", "GaussianBlur", "Geometry", "Grayscale", "HorizontalFlip", "Invert", "LabelOp", "LabelSmoothing",
     "Layout", "Mixup", "Named", "Normalize", "Numbers", "OneHot", "Op", "Orient", "Pad", "Pixels", "Poison",
-    "Posterize", "RandAugment", "Random", "RandomAffine", "RandomBrightness", "RandomContrast", "RandomCrop", "RandomErasing",
-    "RandomGrayscale", "RandomHue", "RandomResizedCrop", "RandomRotation", "RandomSaturation", "RandomTranslate",
-    "ReplaceLabel", "Resize", "Rotate", "Sharpness", "Solarize", "Step", "TrivialAugment", "VerticalFlip", "Views",
-    "custom",
+    "Posterize", "RandAugment", "Random", "RandomAffine", "RandomBrightness", "RandomContrast", "RandomCrop",
+    "RandomErasing", "RandomGrayscale", "RandomHue", "RandomResizedCrop", "RandomRotation", "RandomSaturation",
+    "RandomTranslate", "ReplaceLabel", "Resize", "Rotate", "Sharpness", "Solarize", "Step", "TrivialAugment",
+    "VerticalFlip", "Views", "custom",
 ]  # fmt: skip
