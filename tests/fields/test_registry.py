@@ -39,6 +39,7 @@ def test_the_type_ids_of_the_format():
     assert {t.name: t.value for t in TypeId if t >= 20} == {
         "AUDIO_WAVEFORM": 20, "AUDIO_COMPRESSED": 21, "AUDIO_SPECTROGRAM": 22, "AUDIO_TOKENS": 23, "VIDEO_FRAMES": 30,
         "VIDEO_COMPRESSED": 31, "VIDEO_OPTICAL_FLOW": 32, "TEXT_RAW": 40, "TEXT_TOKENIZED": 41, "TEXT_PACKED": 42,
+        "BOXES": 51, "KEYPOINTS": 52,
     }  # fmt: skip
 
 
