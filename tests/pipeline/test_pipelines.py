@@ -14,7 +14,7 @@ from PIL import Image
 import fastloader as fl
 from fastloader import kernels, ops
 from fastloader.fields import BY_TYPE_ID, register_type
-from fastloader.pipeline import PipelineError
+from fastloader.pipeline import PipelineError, compile_pipeline
 
 COUNT = 24
 BILINEAR = Image.Resampling.BILINEAR
@@ -244,6 +244,12 @@ def test_images_of_one_size_are_asked_for(tmp_path):
         fl.DataLoader(reader, pipelines={"i": [ops.Resize((4, 4))]})
     with pytest.raises(ValueError, match="pipelines for unknown fields nope"):
         fl.DataLoader(reader, pipelines={"nope": []})
+
+
+@pytest.mark.parametrize("side", [2**20 + 1, 2**32, 2**63])
+def test_raw_images_of_any_claimed_size_are_told(side):
+    with pytest.raises(PipelineError, match=f"images of 3x{side} pixels; a side has at most 1048576"):
+        compile_pipeline("image", fl.RawImageField(3, side), [ops.CenterCrop(2)], 0)
 
 
 def test_a_field_of_an_unknown_type_hinders_no_pipeline_of_another(tmp_path):

@@ -18,6 +18,8 @@ from fastloader.ops import CustomOp, Normalize, Op, Orient, Pixels, Poison
 from fastloader.pipeline.draws import MAX_OPS, Entry, Sharer, Told, entry_of, sharers_of, told_of
 from fastloader.pipeline.pieces import Apart, Piece, Stage, Tail, check_behind, cut, row_bytes, why_python
 
+LONGEST_SIDE = 1 << 20
+"""Of an image, as the native part has it."""
 _RAW = 2
 _STORED = {kernels.JPEG: 0, kernels.PNG: 1, kernels.WEBP: 3}
 """How the native part calls what is stored."""
@@ -197,6 +199,10 @@ def _stored(name: str, field: Field) -> tuple[int, tuple[int, int, int], Pixels]
         upright = kernels.UPRIGHT | kernels.UPRIGHT_SHAPES if field.orient else 0
         return _STORED[field.kind] | upright, (0, 0, 0), Pixels(None, None)
     if isinstance(field, RawImageField) and field.dtype == "uint8" and field.channels <= 4:
+        if max(field.height, field.width) > LONGEST_SIDE:
+            raise PipelineError(
+                f"pipelines for {name!r}: images of {field.height}x{field.width} pixels; a side has at most {LONGEST_SIDE}"
+            )
         return _RAW, field.shape, Pixels(field.height, field.width)
     raise PipelineError(
         f"pipelines for {name!r}: {field!r} has no 8-bit images",
