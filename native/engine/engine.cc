@@ -727,11 +727,10 @@ void Engine::fill_rows(Job& job, std::size_t column, std::size_t begin, std::siz
                 source->read(located[i].extent, to.first(mine), located[i].there);
                 fill_items(to.subspan(mine), plan.elements.fill);
             } else if (program) {
-                const auto shape =
-                    plan.metadata_size ? load<ImageShape>(out.metadata.data() + i * plan.metadata_size) : plan.chain->first->raw;
+                const Bytes metadata(out.metadata.data() + i * plan.metadata_size, plan.metadata_size);
                 const auto sample = static_cast<std::uint64_t>(job.samples.empty() ? job.rows[i] : job.samples[i]);
-                run_chain(*plan.chain, runner, source->load(located[i].extent, scratch, located[i].there), shape, job.epoch,
-                          sample, to);
+                run_chain(*plan.chain, runner, source->load(located[i].extent, scratch, located[i].there), metadata,
+                          job.epoch, sample, to);
             } else if (plan.kind == ColumnPlan::Kind::image) {
                 const auto shape = load<ImageShape>(out.metadata.data() + i * plan.metadata_size);
                 image_decode(plan.image, source->load(located[i].extent, scratch, located[i].there), shape, to);

@@ -33,6 +33,8 @@ from fastloader.fields import (
     PayloadBatch,
     PNGImageField,
     RawImageField,
+    RowDecoder,
+    RowFunction,
     register_type,
 )
 from fastloader.loader import DataLoader, Pad, ThreadingOptions
@@ -49,7 +51,7 @@ __all__ = [
     "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded", "EncodedColumn", "EpochDigest",
     "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField", "JSONField",
     "KeyNotFoundError", "MapDataset", "NDArrayField", "NotFoundError", "OperationError", "PNGImageField", "Pad",
-    "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError", "ThreadingOptions",
+    "PayloadBatch", "RawImageField", "RowDecoder", "RowFunction", "SampleError", "ShapeError", "StateError", "StoreError", "ThreadingOptions",
     "TypeId", "UnknownTypeError",
     "concatenate", "open", "ops", "register_type", "verify",
 ]  # fmt: skip

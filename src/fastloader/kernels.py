@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from fastloader.types import Buffer
 
 __all__ = [
-    "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LAYOUTS", "PADDINGS", "PNG", "SAMPLES", "STEPS", "Engine",
+    "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LAYOUTS", "NUMBERS", "PADDINGS", "PNG", "SAMPLES", "STEPS", "Engine",
     "Failure", "Keys", "Payloads", "Program", "Table", "affine", "assemble", "autocontrast", "block_crcs",
     "brightness", "cast", "codec_id", "compress", "contrast", "copy_crc32c", "crc32c", "crc32c_variants", "cutmix",
     "decode_image", "decode_jpeg_box", "decompress", "draw_mix", "equalize", "erase", "erase_noise", "gather_bytes",
@@ -99,6 +99,9 @@ SAMPLES = ("uint8", "uint16", "float32")
 
 ELEMENTS = ("uint8", "float16", "bfloat16", "float32")
 """What pixels can be cast to, at the index that is its number in C++."""
+
+NUMBERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64")
+"""What numbers of arrays may be before they are converted to elements, at the index that is its number in C++."""
 
 LAYOUTS = ("hwc", "chw")
 """The order of the axes of an image in a batch, at the index that is its number in C++."""

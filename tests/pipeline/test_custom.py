@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import fastloader as fl
 from fastloader import kernels, ops
-from fastloader.pipeline import PipelineError, compiler, jit
+from fastloader.pipeline import PipelineError, compiler, jit_random
 
 COUNT, SIDE = 12, 20
 PLACES = st.tuples(*[st.integers(0, 2**64 - 1)] * 3, st.integers(0, 2**32 - 1))
@@ -158,15 +158,15 @@ def test_without_numba_the_same_comes_from_python(dataset, monkeypatch):
 # Random numbers
 
 
-@jit.numba.njit
+@jit_random.numba.njit
 def compiled_draws(place, bound, whole, uniform, normal, words):
-    random = jit._seeded(place, words)
+    random = jit_random.seeded(place, words)
     for i in range(len(whole)):
         whole[i] = random.below(bound)
-    random = jit._seeded(place, words)
+    random = jit_random.seeded(place, words)
     for i in range(len(uniform)):
         uniform[i] = random.uniform()
-    random = jit._seeded(place, words)
+    random = jit_random.seeded(place, words)
     for i in range(len(normal)):
         normal[i] = random.normal()
 
@@ -300,9 +300,12 @@ def test_what_cant_be_compiled_is_shown_with_its_line(function, line, why, datas
     [
         (
             [ops.Resize((8, 8)), ops.Cast("float16"), sprinkle],
-            "a function of uint8 or float32 pixels, and gets float16",
+            "a function of bool, int8, .*, and gets float16",
         ),
-        ([ops.Resize((8, 8)), fold, ops.Cast("float16")], "behind a custom operation takes uint8 pixels"),
+        ([ops.Resize((8, 8)), fold, ops.HorizontalFlip()], "behind a custom operation takes uint8 pixels"),
+        ([ops.Resize((8, 8)), fold, ops.Cast("float16"), ops.Normalize(1, 2)], "gets float16: put it before Cast"),
+        ([four_channels, ops.Normalize((1, 2, 3), 4)], "has 3 numbers for 4 channels"),
+        ([four_channels, ops.Layout("CHW"), ops.Layout("HWC"), ops.Invert()], "behind a custom operation takes uint8"),
         (
             [ops.Resize((8, 8)), ops.Layout("CHW"), sprinkle, ops.HorizontalFlip()],
             "behind a custom operation takes uint8",
@@ -330,8 +333,8 @@ def test_wrong_declarations():
         ops.custom(fold.function)
     with pytest.raises(TypeError, match="called as sprinkle\\(image, out, random\\)"):
         ops.custom(output=(1, 1, 1))(sprinkle.function)
-    with pytest.raises(ValueError, match="dtype='int64': one of uint8, float32"):
-        ops.custom(dtype="int64")
+    with pytest.raises(ValueError, match="dtype='float16': one of bool, int8"):
+        ops.custom(dtype="float16")
 
 
 # Told, kept, sent

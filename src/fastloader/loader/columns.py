@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -12,11 +13,12 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import DecodeError, FastLoaderError, FormatError
-from fastloader.fields import BatchDecoder, Decoder, Field
+from fastloader.fields import BatchDecoder, Decoder, Field, RowDecoder
 from fastloader.formats.fld import Dataset
 from fastloader.formats.fld.layout import Kind
 from fastloader.loader.padding import Layout
-from fastloader.pipeline import Compiled, LabelPipeline
+from fastloader.loader.rows import Rows
+from fastloader.pipeline import Compiled, LabelPipeline, RowPipeline
 
 Parts = tuple[NDArray[np.uint8] | None, NDArray[np.uint8] | None, NDArray[np.int64] | None, NDArray[np.uint8] | None]
 """What the engine gives of a field: metadata rows, values, the offsets between them, and which are there."""
@@ -83,7 +85,7 @@ class Column:
         name: str,
         field: Field,
         layout: Layout | None = None,
-        pipeline: Compiled | LabelPipeline | None = None,
+        pipeline: Compiled | LabelPipeline | RowPipeline | None = None,
     ) -> None:
         self.number = number
         self.name = name
@@ -92,6 +94,9 @@ class Column:
         self.pipeline = pipeline if isinstance(pipeline, Compiled) else None
         self.labels = pipeline if isinstance(pipeline, LabelPipeline) else None
         self.decoder: Decoder = field.get_decoder_class()(field)
+        self.rows: Rows | None = None
+        if isinstance(pipeline, RowPipeline) and isinstance(self.decoder, RowDecoder):
+            self.rows = Rows(number, self.decoder, pipeline)
         self.metadata_type = field.metadata_type
         self._batch = self.decoder.batch if isinstance(self.decoder, BatchDecoder) else None
 
@@ -100,6 +105,8 @@ class Column:
         """Whether Python runs once a sample."""
         if self.pipeline is not None:
             return self.pipeline.tail is not None
+        if self.rows is not None:
+            return self.rows.needs_python
         return self._batch is None and self.layout is None
 
     def engine_plan(self) -> EnginePlan:
@@ -109,6 +116,8 @@ class Column:
             return _KINDS[kind], metadata_size, 0, 0, elements, None
         if self.pipeline is not None:
             return _KINDS["program"], self.metadata_type.itemsize, 0, 0, None, self.pipeline.program
+        if self.rows is not None and self.rows.by_engine:
+            return _KINDS["program"], self.metadata_type.itemsize, 0, 0, None, self.rows.program
         plan = self.decoder.plan
         row_bytes = min(plan.row_bytes, 2**63 - 1)  # a claim past that fits no payload either
         return _KINDS[plan.kind], self.metadata_type.itemsize, row_bytes, plan.image, None, None
@@ -144,11 +153,17 @@ class Column:
             return (
                 (images, valid) if self.pipeline.tail is None else self._behind(images, valid, numbers, epoch, faults)
             )
+        if self.rows is not None and self.rows.by_engine:
+            assert data is not None
+            return self.rows.made(data, samples), valid
         rows = _zeros(samples) if valid is None else np.where(valid, 0, -1)
         metadata = (
             np.zeros(samples, self.metadata_type) if metadata_bytes is None else metadata_bytes.view(self.metadata_type)
         )
         payloads = SlotPayloads(_NOTHING if data is None else data, _NO_OFFSETS if offsets is None else offsets, rows)
+        if self.rows is not None:
+            made, wrong = self.rows.make(metadata, rows >= 0, payloads.one)
+            return made, self._without(valid, samples, {i: _as_known(error) for i, error in wrong}, faults)
         if self._batch is not None:
             try:
                 values = self._batch(metadata, payloads)
@@ -165,11 +180,18 @@ class Column:
         """The numbers as their pipeline makes them."""
         assert self.labels is not None
         made, wrong = self.labels.run(values, numbers, valid)
-        if wrong:
-            valid = np.ones(len(numbers), np.bool_) if valid is None else valid.copy()
-            valid[list(wrong)] = False
-            faults += [Fault(row, self.name, error) for row, error in wrong.items()]
-        return made, valid
+        return made, self._without(valid, len(numbers), wrong, faults)
+
+    def _without(
+        self, valid: NDArray[np.bool_] | None, samples: int, wrong: Mapping[int, FastLoaderError], faults: list[Fault]
+    ) -> NDArray[np.bool_] | None:
+        """Which values are there, less those that could not be made."""
+        if not wrong:
+            return valid
+        valid = np.ones(samples, np.bool_) if valid is None else valid.copy()
+        valid[list(wrong)] = False
+        faults += [Fault(row, self.name, error) for row, error in wrong.items()]
+        return valid
 
     def _behind(
         self, images: NDArray[Any], valid: NDArray[np.bool_] | None, numbers: NDArray[np.int64], epoch: int,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import FormatError
-from fastloader.fields import Field
+from fastloader.fields import Field, RowDecoder
 from fastloader.formats.fld import Dataset
 from fastloader.loader.padding import Layout, PadSpec, layouts
 from fastloader.loader.policy import POLICIES
@@ -21,9 +21,13 @@ from fastloader.pipeline import (
     BatchStep,
     Compiled,
     LabelPipeline,
+    RowPipeline,
+    compile_arrays,
     compile_batch_ops,
+    compile_decoder,
     compile_labels,
     compile_pipeline,
+    is_array,
 )
 from fastloader.reader import DatasetReader
 from fastloader.samplers import (
@@ -51,6 +55,7 @@ from fastloader.types import Batch, parse_size
 OrderName = Literal["sequential", "random", "quasi_random"]
 OnError = Literal["raise", "skip", "replace"]
 Transform = Callable[[Any], Any]
+Pipeline = Compiled | LabelPipeline | RowPipeline
 
 DEFAULT_WORKERS = 4
 
@@ -159,19 +164,22 @@ class LoaderOptions:
             raise ValueError("fields: at least one")
         return [name for name in known if name in chosen]
 
-    def compiled(self, reader: DatasetReader) -> dict[str, Compiled | LabelPipeline]:
-        """The programs of the fields that have pipelines."""
-        self.chosen_fields(reader)
-        fields = reader.fields if self.pipelines else {}
-        made: dict[str, Compiled | LabelPipeline] = {}
-        for name, ops in self.pipelines.items():
+    def compiled(self, reader: DatasetReader) -> dict[str, Pipeline]:
+        """The programs of the fields that have pipelines, or decoders that can be compiled."""
+        made: dict[str, Pipeline] = {}
+        layouts = self.layouts(reader)
+        for name in self.chosen_fields(reader):
+            field = reader.dataset.field(reader.dataset.names.index(name))
+            ops: Sequence[Any] = self.pipelines.get(name, ())
             if any(isinstance(op, LabelOp) for op in ops):
-                made[name] = compile_labels(name, fields[name], ops)
-            else:
-                made[name] = compile_pipeline(name, fields[name], ops, self.seed)  # type: ignore[arg-type]
+                made[name] = compile_labels(name, field, ops)
+            elif name in self.pipelines:
+                made[name] = (compile_arrays if is_array(field) else compile_pipeline)(name, field, ops, self.seed)
+            elif name not in layouts and issubclass(kind := field.get_decoder_class(), RowDecoder):
+                made[name] = compile_decoder(name, kind(field), self.seed)
         return made
 
-    def batch_steps(self, pipelines: Mapping[str, Compiled | LabelPipeline]) -> tuple[BatchStep, ...]:
+    def batch_steps(self, pipelines: Mapping[str, Pipeline]) -> tuple[BatchStep, ...]:
         """What is done to whole batches."""
         return compile_batch_ops(self.batch_ops, pipelines, self.seed)
 

@@ -239,6 +239,11 @@ class Runner:
         if kind == "operation":
             place = {"path": self._path(sample), "sample": sample, "field": self._columns[number].name}
             return OperationError(message, **place, hint="@custom(jit=False) shows the error as Python has it")
+        rows = self._columns[number].rows
+        if kind == "decoder" and rows is not None:
+            error = rows.why(self._dataset, sample)
+            self._locate(Fault(row, self._columns[number].name, error), sample)
+            return error
         failure = kernels.Failure(kind, message, row, stored, computed)
         return explain(failure, self._path(sample), sample, self._columns[number].name)
 

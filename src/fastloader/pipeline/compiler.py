@@ -12,17 +12,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.errors import FastLoaderError
 from fastloader.fields import Field, JPEGImageField, PNGImageField, RawImageField
-from fastloader.ops import CustomOp, Normalize, Op, Pixels, Poison
-from fastloader.pipeline.pieces import Apart, Piece, Stage, Tail, check_behind, cut, row_bytes, why_python
+from fastloader.ops import CustomOp, Op, Pixels, Poison
+from fastloader.pipeline.pieces import (
+    Apart,
+    Piece,
+    PipelineError,
+    Row,
+    Stage,
+    Tail,
+    Values,
+    check_behind,
+    converted,
+    cut,
+    element_type,
+    row_bytes,
+    sides,
+    why_python,
+)
 
 _JPEG, _PNG, _RAW = range(3)
 MAX_OPS = 1 << 16
-
-
-class PipelineError(FastLoaderError, ValueError):
-    """A pipeline that can't be run, drawn with the place marked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +40,9 @@ class Compiled:
     """A pipeline ready for the engine, what Python does behind it, if anything, and how it is told."""
 
     program: kernels.Program
-    result: Pixels
+    result: Row
     lines: tuple[str, ...]
-    native: Pixels
+    native: Row
     tail: Tail | None = None
 
     @property
@@ -42,25 +52,14 @@ class Compiled:
 
     def values(self, data: NDArray[np.uint8], samples: int) -> NDArray[Any]:
         """The engine's bytes as an array."""
-        shape, dtype = [side or 0 for side in self.native.shape], element_type(self.native.dtype)
+        shape, dtype = sides(self.native), element_type(self.native.dtype)
         if not len(data):  # nothing was there, so nothing was allocated
             return np.broadcast_to(np.zeros((), dtype), (samples, *shape))
         return data.view(dtype).reshape(samples, *shape)
 
     def blank(self, samples: int) -> NDArray[Any]:
-        """Room for finished images."""
-        return np.zeros((samples, *(side or 0 for side in self.result.shape)), self.result.dtype)
-
-
-def element_type(name: str) -> np.dtype[Any]:
-    """Numpy's dtype; bfloat16 is one of ml_dtypes."""
-    if name != "bfloat16":
-        return np.dtype(name)
-    try:
-        found: np.dtype[Any] = np.dtype(importlib.import_module("ml_dtypes").bfloat16)
-    except ImportError:
-        raise PipelineError("numpy has no bfloat16 of its own", hint="pip install ml_dtypes, or use float16") from None
-    return found
+        """Room for finished rows."""
+        return np.zeros((samples, *sides(self.result)), element_type(self.result.dtype))
 
 
 def compile_pipeline(name: str, field: Field, ops: Sequence[Op], seed: int) -> Compiled:
@@ -71,12 +70,14 @@ def compile_pipeline(name: str, field: Field, ops: Sequence[Op], seed: int) -> C
         raise PipelineError(f"pipelines for {name!r}: {len(ops)} operations; at most {MAX_OPS}")
     lines = [f"{type(field).__name__} {name!r}: {given}"]
     pixels = [given]
-    for i, op in enumerate(ops):
+    behind = False
+    for op in ops:
         if not isinstance(op, Op):
             raise wrong(lines, op, f"is no operation but a {type(op).__name__}; see fastloader.ops")
         try:
-            if i and isinstance(ops[i - 1], Apart) and not isinstance(op, Apart):
-                check_behind(Piece([(i, op)], pixels[-1], pixels[-1]))
+            if behind and not isinstance(op, Apart | Values):
+                check_behind(pixels[-1])
+            behind = behind or isinstance(op, Apart)
             pixels.append(op.output(pixels[-1]))
         except ValueError as error:
             raise wrong(lines, op, str(error)) from None
@@ -92,23 +93,21 @@ def compile_pipeline(name: str, field: Field, ops: Sequence[Op], seed: int) -> C
         f"native, in one pass from stored bytes to {'memory' if rest else 'the batch'}: {steps} steps,"
         f" {len(first.ops) - steps} folded into the cast; {program.row_bytes:,} bytes a sample"
     ]
-    program, native, stages, more = _link(rest, program, lines, first.made, seed)
-    tail = Tail(stages, seed) if stages else None
-    return Compiled(program, result, (*lines, *told, *more), native, tail)
+    return linked(rest, program, [*lines, *told], first.made, result, seed)
 
 
-def _link(
-    pieces: Sequence[Piece], program: kernels.Program, lines: list[str], native: Pixels, seed: int
-) -> tuple[kernels.Program, Pixels, tuple[Stage, ...], list[str]]:
-    """The program with all behind it that the engine can do, what that makes, the rest for Python, and words on it."""
-    jit = _jit() if any(isinstance(piece.apart, CustomOp) and piece.apart.jit for piece in pieces) else None
+def linked(
+    pieces: Sequence[Piece], program: kernels.Program, lines: list[str], native: Row, result: Row, seed: int
+) -> Compiled:
+    """The program with all behind it that the engine can do, and the rest for Python."""
+    jit = find_jit() if any(isinstance(piece.apart, CustomOp) and piece.apart.jit for piece in pieces) else None
     stages: list[Stage] = []
     told = []
     for piece in pieces:
         op, number = piece.apart, piece.ops[0][0]
         why = why_python(op, jit) if isinstance(op, CustomOp) else None
         if stages or why is not None:
-            stages.append(Stage(number, op or _native_behind(piece, seed), piece.given, piece.made))
+            stages.append(Stage(number, op or _native_behind(piece, seed), piece.made))
             told.append(_told_of_python(piece, why))
             continue
         native = piece.made
@@ -123,17 +122,19 @@ def _link(
             continue
         if isinstance(op, Poison):
             program = program.then_overlay(op.mask, op.share, np.asarray(op.samples).tolist())
+        elif piece.converts:
+            program = converted(program, piece)
         else:
             program = program.then(_native_behind(piece, seed))
         told.append(f"native, from memory to memory: {', '.join(str(op) for _, op in piece.ops)}")
-    return program, native, tuple(stages), told
+    return Compiled(program, result, (*lines, *told), native, Tail(tuple(stages), seed) if stages else None)
 
 
 def _native(piece: Piece, stored: int, seekable: bool, raw: tuple[int, int, int], seed: int) -> kernels.Program:
     """The program of a native piece."""
     made = piece.made
-    factors = (op.factors(made.channels) for _, op in piece.ops if isinstance(op, Normalize))
-    scale, bias = next(factors, ([1.0] * 4, [0.0] * 4))
+    assert isinstance(made, Pixels)
+    scale, bias = piece.factors.factors(made.channels) if piece.factors else ([1.0] * 4, [0.0] * 4)
     steps = [(i, step) for i, op in piece.ops if (step := op.step()) is not None]
     return kernels.Program(
         stored, seekable, raw,
@@ -144,8 +145,11 @@ def _native(piece: Piece, stored: int, seekable: bool, raw: tuple[int, int, int]
 
 
 def _native_behind(piece: Piece, seed: int) -> kernels.Program:
-    """The same over an image in memory."""
-    return _native(piece, _RAW, False, (piece.given.height or 0, piece.given.width or 0, piece.given.channels), seed)
+    """The same over an image in memory; of other numbers, their conversion."""
+    if piece.converts:
+        return converted(kernels.Program.rows(row_bytes(piece.given), seed), piece)
+    height, width, channels = sides(piece.given)
+    return _native(piece, _RAW, False, (height, width, channels), seed)
 
 
 def _told_of_python(piece: Piece, why: str | None) -> str:
@@ -155,8 +159,8 @@ def _told_of_python(piece: Piece, why: str | None) -> str:
     return f"in Python threads, behind the engine: {names} ({why or 'behind an operation in Python'})"
 
 
-def _jit() -> ModuleType | None:
-    """The module that compiles custom operations, where numba is installed."""
+def find_jit() -> ModuleType | None:
+    """The module that compiles functions of the user's, where numba is installed."""
     try:
         return importlib.import_module("fastloader.pipeline.jit")
     except ModuleNotFoundError as error:
@@ -175,7 +179,8 @@ def _stored(name: str, field: Field) -> tuple[int, tuple[int, int, int], Pixels]
         return _RAW, field.shape, Pixels(field.height, field.width)
     raise PipelineError(
         f"pipelines for {name!r}: {field!r} has no 8-bit images",
-        hint="pipelines take JPEGImageField, PNGImageField and RawImageField of uint8; use transforms= for others",
+        hint="pipelines take JPEGImageField, PNGImageField, RawImageField, and NDArrayField with a fixed shape; "
+        "use transforms= for others",
     )
 
 

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastloader import kernels
 from fastloader.errors import OperationError
 from fastloader.fields import Field, FloatField, IntField
-from fastloader.ops import BatchOp, LabelOp, Numbers
+from fastloader.ops import BatchOp, LabelOp, Numbers, Pixels
 from fastloader.ops.batches import mixed
-from fastloader.pipeline.compiler import MAX_OPS, Compiled, PipelineError, wrong
+from fastloader.pipeline.compiler import MAX_OPS, Compiled, wrong
+from fastloader.pipeline.pieces import PipelineError
 from fastloader.types import Batch
 
 
@@ -91,7 +93,7 @@ class BatchStep:
 
 
 def compile_batch_ops(
-    ops: Sequence[Any], pipelines: Mapping[str, Compiled | LabelPipeline], seed: int
+    ops: Sequence[Any], pipelines: Mapping[str, Any], seed: int
 ) -> tuple[BatchStep, ...]:
     """The steps over whole batches, each checked against the pipelines of its fields."""
     steps = []
@@ -101,10 +103,15 @@ def compile_batch_ops(
                 f"batch_ops: {op!r} is no operation on batches", hint="there are ops.Mixup and ops.CutMix"
             )
         images, labels = pipelines.get(op.image), pipelines.get(op.label)
-        if not isinstance(images, Compiled):
+        if not isinstance(images, Compiled) or not isinstance(images.result, Pixels):
             raise PipelineError(
                 f"batch_ops: {op} mixes images, and {op.image!r} has no pipeline that makes them of one size",
                 hint=f"add one, as pipelines={{{op.image!r}: [ops.Resize((224, 224))]}}, or name the field by image=",
+            )
+        if images.result.dtype not in kernels.ELEMENTS:
+            raise PipelineError(
+                f"batch_ops: {op} mixes {', '.join(kernels.ELEMENTS)}, and {op.image!r} has {images.result.dtype}",
+                hint="add ops.Cast('float32') to its pipeline",
             )
         if not isinstance(labels, LabelPipeline) or len(labels.result.shape) != 1:
             raise PipelineError(
