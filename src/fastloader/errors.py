@@ -5,8 +5,6 @@ Each inherits the builtin a caller would catch anyway, so ``except ValueError`` 
 
 from __future__ import annotations
 
-import traceback
-from pathlib import Path
 from typing import Any
 
 
@@ -105,9 +103,3 @@ class ElementError(FastLoaderError, RuntimeError):
         super().__init__(f"{step}, element {element}: {message}", **facts)
         self.step = step
         self.element = element
-
-
-def line_of(error: BaseException) -> str:
-    """Where an exception was raised and what it says, in one line."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"line {last.lineno} of {Path(last.filename).name}: {type(error).__name__}: {error}"

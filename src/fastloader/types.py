@@ -42,12 +42,6 @@ class TypeId(IntEnum):
 
 FIRST_USER_TYPE = 1000
 
-COMPILED_TYPES = (
-    "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64", "complex64",
-    "complex128",
-)  # fmt: skip
-"""Numpy's names of the numbers that compiled functions of the user's take and make."""
-
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 

@@ -251,7 +251,9 @@ def test_a_failure_has_its_line_and_sample_and_follows_on_error(field, policy, j
     if field == "packed":  # written by another program, say
         monkeypatch.setattr(PackedField, "encode", lambda self, value: fl.Encoded((0, 0), np.asarray(value, "<i2")))
         samples = [{"packed": np.zeros(3 if i == 2 else 4), "month": 3, "i": i} for i in range(8)]
-        reader = write(tmp_path / "y.fld", {"packed": PackedField(4), "month": MonthField(), "i": fl.IntField()}, samples)
+        reader = write(
+            tmp_path / "y.fld", {"packed": PackedField(4), "month": MonthField(), "i": fl.IntField()}, samples
+        )
     for kind in (PackedDecoder, MonthDecoder):
         monkeypatch.setattr(kind, "supports_jit", jit)
     words = r"the decoder \w+ failed in line \d+ of test_rows.py: ValueError: (no December|the wrong number of levels)"
@@ -297,6 +299,7 @@ def test_a_payload_cant_be_written_to(jit, tmp_path, monkeypatch):
 
 def test_an_index_past_the_end_is_a_failure(tmp_path, monkeypatch):
     monkeypatch.setattr(PackedField, "encode", lambda self, value: fl.Encoded((0, 0), np.asarray(value, "<i2")))
+
     class Further(fl.RowDecoder):
         def row_function(self):
             def decode(metadata, payload, out):
@@ -306,7 +309,7 @@ def test_an_index_past_the_end_is_a_failure(tmp_path, monkeypatch):
 
     monkeypatch.setattr(PackedField, "get_decoder_class", lambda self: Further)
     reader = write(tmp_path / "x.fld", {"x": PackedField(4)}, [{"x": [1, 2, 3, 4]}])
-    with pytest.raises(fl.DecodeError, match="the decoder Further failed in line .* IndexError"):
+    with pytest.raises(fl.DecodeError, match=r"the decoder Further failed in line .* IndexError"):
         one_batch(reader)
 
 
@@ -325,7 +328,9 @@ def test_what_cant_be_compiled_is_shown_with_its_line(tmp_path, monkeypatch):
         fl.DataLoader(reader)
     told = str(caught.value)
     line = Opens(BitsField(2)).row.function.__code__.co_firstlineno + 1
-    assert f"--> Opens: line {line} of test_rows.py can't be compiled: open is nothing that compiled code can use" in told
+    assert (
+        f"--> Opens: line {line} of test_rows.py can't be compiled: open is nothing that compiled code can use" in told
+    )
     assert "supports_jit = False keeps the decoder in Python" in told
     assert "numba" not in told.lower()
 
@@ -343,7 +348,7 @@ def test_wrong_declarations():
         ((decode, "float32", (1.5,)), TypeError, "a tuple of whole numbers"),
         ((decode, "float32", 4), TypeError, "a tuple of whole numbers"),
         ((lambda x: x, "float32"), TypeError, r"called as <lambda>\(metadata, payload, out\), which it can't be"),
-        ((3, "float32"), TypeError, "a function of metadata, payload and out"),
+        ((3, "float32"), TypeError, "a function of metadata, payload, out is needed, not a int"),
     ):
         with pytest.raises(error, match=why):
             fl.RowFunction(*arguments)
@@ -362,7 +367,7 @@ def test_wrong_declarations():
         def row_function(self):
             return decode
 
-    with pytest.raises(TypeError, match="Other.row_function gives a RowFunction, not a function"):
+    with pytest.raises(TypeError, match=r"Other\.row_function gives a RowFunction, not a function"):
         Other(BitsField(1)).row  # noqa: B018
 
 

@@ -164,7 +164,11 @@ def test_explain_says_what_runs_where(dataset):
 @pytest.mark.parametrize(
     ("field", "pipeline", "why"),
     [
-        ("vector", [ops.HorizontalFlip()], "is no operation on arrays: those are custom operations, Cast and Normalize"),
+        (
+            "vector",
+            [ops.HorizontalFlip()],
+            "is no operation on arrays: those are custom operations, Cast and Normalize",
+        ),
         ("vector", [ops.Layout("CHW")], "is no operation on arrays"),
         ("vector", [ops.Normalize((1, 2), 3)], "has 2 numbers for 6 channels"),
         ("vector", [ops.Cast("float16"), ops.Cast("float32")], "gets float16: one Cast is enough"),
@@ -172,7 +176,10 @@ def test_explain_says_what_runs_where(dataset):
         ("vector", [ops.Cast("float16"), noise], "is a function of bool, int8, .*, and gets float16"),
         ("vector", [loudness], "has an output that can't be had for \\(6\\): line .*TypeError: .*channels"),
         ("vector", [ops.custom(output=(1.5,))(loudness.function)], "output=1.5: a whole number"),
-        ("vector", [ops.custom(output=[4])(loudness.function)], "an output of sides in a tuple, not \\[4\\]"),
+        ("vector", [ops.custom(output=4)(loudness.function)], "an output of sides in a tuple, not 4"),
+        ("vector", [noise.function], "is no operation but a function; @fastloader.ops.custom makes it one"),
+        ("vector", [loudness], "has an output that can't be had for"),
+        ("vector", [ops.custom(output=(6,))(loudness.function)], "2 indices for an array of 1 dimensions"),
     ],
 )
 def test_a_mistake_is_shown_in_its_place(field, pipeline, why, dataset):
@@ -346,7 +353,7 @@ def test_mixing_needs_numbers_that_can_be_mixed(tmp_path):
         writer.write_sample({"image": np.zeros((4, 4, 3), np.uint8), "label": 0, "x": [1, 2, 3]})
     reader = fl.DatasetReader(tmp_path / "x.fld")
     labels = {"label": [ops.OneHot(2)]}
-    with pytest.raises(PipelineError, match="and 'image' has int32.*Cast"):
+    with pytest.raises(PipelineError, match=r"and 'image' has int32.*Cast"):
         fl.DataLoader(reader, pipelines={"image": [sums], **labels}, batch_ops=[ops.Mixup()])
     with pytest.raises(PipelineError, match="mixes images, and 'x' has no pipeline"):
         fl.DataLoader(reader, pipelines={"x": [noise], **labels}, batch_ops=[ops.Mixup(image="x")])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,9 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fastloader.errors import DecodeError, FastLoaderError, line_of
+from fastloader.errors import DecodeError, FastLoaderError
 from fastloader.fields.base import Decoder, PayloadBatch, ReadFunction
-from fastloader.types import COMPILED_TYPES
+from fastloader.functions import COMPILED_TYPES, RETURNED, check_function, line_of
 
 MAX_ROW_BYTES = 1 << 31
 
@@ -23,9 +22,9 @@ MAX_ROW_BYTES = 1 << 31
 class RowFunction:
     """A function that fills one row of a batch: ``function(metadata, payload, out)``.
 
-    ``metadata`` is a record of the field's ``metadata_type``, or ``()`` where it has none; ``payload`` a read-only array
-    of bytes (uint8); ``out`` an array of this ``dtype`` and ``shape``, all zeros, which the function fills. A single
-    number has the shape ``()`` and is set as ``out[()] = number``. What it returns is of no account.
+    ``metadata`` is a record of the field's ``metadata_type``, or ``()`` where it has none; ``payload`` an array of
+    bytes (uint8), to be read only; ``out`` an array of this ``dtype`` and ``shape``, all zeros, which the function
+    fills. A single number has the shape ``()`` and is set as ``out[()] = number``. It returns nothing.
     """
 
     function: Callable[[Any, NDArray[np.uint8], NDArray[Any]], None]
@@ -42,13 +41,7 @@ class RowFunction:
             raise TypeError(f"shape={self.shape!r}: a tuple of whole numbers") from None
         if any(side < 1 for side in shape) or prod(shape) * dtype.itemsize > MAX_ROW_BYTES:
             raise ValueError(f"shape={self.shape!r}: sides of at least 1, and at most {MAX_ROW_BYTES:,} bytes in all")
-        name = getattr(self.function, "__name__", repr(self.function))
-        if not callable(self.function):
-            raise TypeError(f"function={self.function!r}: a function of metadata, payload and out")
-        try:
-            inspect.signature(self.function).bind(None, None, None)
-        except TypeError:
-            raise TypeError(f"{name} is called as {name}(metadata, payload, out), which it can't be") from None
+        check_function("the row function", self.function, ("metadata", "payload", "out"))
         object.__setattr__(self, "dtype", dtype)
         object.__setattr__(self, "shape", shape)
 
@@ -91,11 +84,13 @@ class RowDecoder(Decoder):
         try:
             # Compiled code counts with 64 bits: what would wrap round here has another result there.
             with np.errstate(over="raise"):
-                self.row.function(given, stored, out)
+                returned: Any = self.row.function(given, stored, out)  # type: ignore[func-returns-value]
         except FastLoaderError:
             raise
         except Exception as error:
             raise DecodeError(f"the decoder {type(self).__name__} failed in {line_of(error)}") from error
+        if returned is not None:
+            raise DecodeError(f"the decoder {type(self).__name__} {RETURNED}")
 
     def __call__(self, metadata: Any, read: ReadFunction) -> Any:
         """The row, as an array; a numpy number where it has no dimensions."""
@@ -112,4 +107,3 @@ class RowDecoder(Decoder):
             payload = values if offsets is None else values[offsets[i] : offsets[i + 1]]
             self.fill(metadata[i], payload, out[i, ...])
         return out
-

@@ -17,7 +17,7 @@ from fastloader.fields import BatchDecoder, Decoder, Field, RowDecoder
 from fastloader.formats.fld import Dataset
 from fastloader.formats.fld.layout import Kind
 from fastloader.loader.padding import Layout
-from fastloader.loader.rows import Rows
+from fastloader.loader.rows import Rows, why
 from fastloader.pipeline import Compiled, LabelPipeline, RowPipeline
 
 Parts = tuple[NDArray[np.uint8] | None, NDArray[np.uint8] | None, NDArray[np.int64] | None, NDArray[np.uint8] | None]
@@ -96,7 +96,7 @@ class Column:
         self.decoder: Decoder = field.get_decoder_class()(field)
         self.rows: Rows | None = None
         if isinstance(pipeline, RowPipeline) and isinstance(self.decoder, RowDecoder):
-            self.rows = Rows(number, self.decoder, pipeline)
+            self.rows = Rows(self.decoder, pipeline)
         self.metadata_type = field.metadata_type
         self._batch = self.decoder.batch if isinstance(self.decoder, BatchDecoder) else None
 
@@ -173,6 +173,21 @@ class Column:
                     raise
                 # Find out which sample it was, one at a time.
         return self._singly(metadata, payloads, faults)
+
+    def why(self, message: str, dataset: Dataset, sample: int, epoch: int) -> Exception:
+        """Why a compiled function of the user's failed on a sample."""
+
+        def again() -> None:
+            shard, row = dataset.where(sample)
+            file = dataset.file(shard)
+            metadata = file.metadata_row(self.number, row, self.metadata_type)
+            payload = file.payload(self.number, row)
+            if self.pipeline is not None:
+                self.pipeline.again(payload, metadata.tobytes(), epoch, sample)
+            elif self.rows is not None:
+                self.rows.again(metadata, payload)
+
+        return why(message, again)
 
     def _labelled(
         self, values: Any, valid: NDArray[np.bool_] | None, numbers: NDArray[np.int64], faults: list[Fault]

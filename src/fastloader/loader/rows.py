@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.errors import DecodeError
+from fastloader.errors import OperationError
 from fastloader.fields import RowDecoder
-from fastloader.formats.fld import Dataset
 from fastloader.pipeline import RowPipeline
 
 Wrong = list[tuple[int, Exception]]
 """Rows that could not be made, and why."""
 
 
+def why(message: str, again: Callable[[], None]) -> Exception:
+    """Why a compiled function failed: Python, which does the same, can say it."""
+    try:
+        again()
+    except Exception as error:
+        return error
+    return OperationError(
+        f"{message} when compiled, and not in Python", hint="jit=False, supports_jit = False keep it there"
+    )
+
+
 class Rows:
     """The rows of one field of the loader's batches."""
 
-    def __init__(self, number: int, decoder: RowDecoder, pipeline: RowPipeline) -> None:
-        self._number = number
+    def __init__(self, decoder: RowDecoder, pipeline: RowPipeline) -> None:
         self._decoder = decoder
         self._row = pipeline.row
         self.program = pipeline.program
@@ -51,8 +61,8 @@ class Rows:
         if self.program is not None:
             numbers = np.zeros(len(metadata), np.int64)  # a decoder draws nothing
             rows = metadata.view(np.uint8) if metadata.itemsize else b""
-            for i, _ in self.program.run_rows(rows, there, 0, numbers, out.reshape(-1).view(np.uint8)):
-                wrong.append((i, self._why(metadata[i], payload(i))))
+            for i, message in self.program.run_rows(rows, there, 0, numbers, out.reshape(-1).view(np.uint8)):
+                wrong.append((i, why(message, partial(self.again, metadata[i], payload(i)))))
             return out, wrong
         for i in np.flatnonzero(there).tolist():
             try:
@@ -62,19 +72,6 @@ class Rows:
                 wrong.append((i, error))
         return out, wrong
 
-    def why(self, dataset: Dataset, sample: int) -> Exception:
-        """Why the compiled decoder failed on a sample: Python can say it."""
-        shard, row = dataset.where(sample)
-        file = dataset.file(shard)
-        metadata = file.metadata_row(self._number, row, self._decoder.field.metadata_type)
-        return self._why(metadata, file.payload(self._number, row))
-
-    def _why(self, metadata: Any, payload: memoryview) -> Exception:
-        try:
-            self._decoder.fill(metadata, payload, self._row.zeros())
-        except Exception as error:
-            return error
-        return DecodeError(
-            f"the decoder {type(self._decoder).__name__} failed when compiled, and not in Python",
-            hint="supports_jit = False keeps it in Python",
-        )
+    def again(self, metadata: Any, payload: memoryview) -> None:
+        """One row by Python, which tells more when it fails."""
+        self._decoder.fill(metadata, payload, self._row.zeros())

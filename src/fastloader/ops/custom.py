@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, overload
 
-from fastloader.errors import line_of
+import numpy as np
+from numpy.typing import DTypeLike
+
+from fastloader.functions import COMPILED_TYPES, check_function, line_of, name_of
 from fastloader.ops.arrays import ArrayOp
 from fastloader.ops.base import Op, Pixels, side
 from fastloader.ops.labels import Numbers
-from fastloader.types import COMPILED_TYPES
 
 Function = Callable[..., None]
 Shape = tuple[int, ...]
@@ -31,7 +32,7 @@ class CustomOp(Op, ArrayOp):
     @property
     def name(self) -> str:
         """The function's own."""
-        return getattr(self.function, "__name__", repr(self.function))
+        return name_of(self.function)
 
     @property
     def in_place(self) -> bool:
@@ -83,7 +84,7 @@ class CustomOp(Op, ArrayOp):
             except Exception as error:
                 sides = ", ".join(map(str, given))
                 raise ValueError(f"has an output that can't be had for ({sides}): {line_of(error)}") from None
-        if not isinstance(shape, tuple):
+        if not isinstance(shape, tuple | list):
             raise ValueError(f"has an output of sides in a tuple, not {shape!r}")
         try:
             return tuple(side("output", one) for one in shape)
@@ -102,10 +103,10 @@ def _by_name(module: str, name: str, jit: bool) -> Any:
 def custom(function: Function) -> CustomOp: ...
 @overload
 def custom(
-    *, output: Output | None = None, dtype: str | None = None, jit: bool = True
+    *, output: Output | None = None, dtype: DTypeLike | None = None, jit: bool = True
 ) -> Callable[[Function], CustomOp]: ...
 def custom(
-    function: Function | None = None, *, output: Output | None = None, dtype: str | None = None, jit: bool = True
+    function: Function | None = None, *, output: Output | None = None, dtype: DTypeLike | None = None, jit: bool = True
 ) -> CustomOp | Callable[[Function], CustomOp]:
     """Makes an operation of a Python function, for use among others in a pipeline.
 
@@ -114,21 +115,22 @@ def custom(
     ``explain()`` shows at its place; ``random`` is a ``fastloader.ops.Random``. What holds for images holds for the
     arrays of an ``NDArrayField`` with a fixed shape.
 
-    - ``output``: the shape of ``out``, or a function that makes it of the sides given. ``dtype``: its type. Each is that
-      of the image unless told. ``out`` is all zeros before.
+    - ``output``: the shape of ``out``, or a function that makes it of the sides given. ``dtype``: its type. Each is
+      that of the image unless told. ``out`` is all zeros before.
     - ``jit``: where numba is installed, the function is compiled and runs in the engine's threads without the GIL. With
       ``False``, or without numba, it runs in Python threads behind the engine, with the same result.
     """
-    if dtype is not None and dtype not in COMPILED_TYPES:
+    kind = None if dtype is None else np.dtype(dtype)
+    if kind is not None and (kind.name not in COMPILED_TYPES or not kind.isnative):
         raise ValueError(f"dtype={dtype!r}: one of {', '.join(COMPILED_TYPES)}")
 
     def made(function: Function) -> CustomOp:
-        op = CustomOp(function, output, dtype, jit)
-        wanted = "(image, random)" if op.in_place else "(image, out, random)"
-        try:
-            inspect.signature(function).bind(*wanted.split(","))
-        except TypeError:
-            raise TypeError(f"custom operation {op.name}: called as {op.name}{wanted}, which it can't be") from None
+        if isinstance(function, CustomOp):
+            raise TypeError(f"custom operation {function}: is one already")
+        op = CustomOp(function, tuple(output) if isinstance(output, list) else output, kind and kind.name, jit)
+        check_function(
+            "custom operation", function, ("image", "random") if op.in_place else ("image", "out", "random"), jit
+        )
         return op
 
     return made if function is None else made(function)

@@ -16,7 +16,8 @@ from fastloader.ops.labels import Numbers
 class Normalize(Op, ArrayOp):
     """``(pixel - mean) / std`` in float32; both are in units of pixels (0 to 255), one number or one a channel.
 
-    Of an array, the last dimension is that of the channels. It is worked out as ``pixel * (1 / std) + (-mean / std)``, the product and the sum each rounded to float32.
+    It is worked out as ``pixel * (1 / std) + (-mean / std)``, the product and the sum each rounded to float32. Of an
+    array, the last dimension is that of the channels.
     """
 
     mean: Sequence[float] | float

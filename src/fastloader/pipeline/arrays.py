@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from fastloader import kernels
 from fastloader.fields import Field, NDArrayField, RawImageField
 from fastloader.ops import ArrayOp, Numbers, Op
-from fastloader.pipeline.compiler import Compiled, element_type, linked, wrong
-from fastloader.pipeline.pieces import PipelineError, cut, row_bytes
+from fastloader.pipeline.compiler import Compiled, linked, no_operation, wrong
+from fastloader.pipeline.pieces import PipelineError, cut, element_type, row_bytes
 
 
 def is_array(field: Field) -> bool:
@@ -23,6 +23,8 @@ def compile_arrays(name: str, field: Field, ops: Sequence[Any], seed: int) -> Co
     lines = [f"{type(field).__name__} {name!r}: {given}"]
     rows = [given]
     for op in ops:
+        if not isinstance(op, Op):
+            raise wrong(lines, op, no_operation(op))
         if not isinstance(op, ArrayOp):
             raise wrong(lines, op, "is no operation on arrays: those are custom operations, Cast and Normalize")
         try:
@@ -31,9 +33,10 @@ def compile_arrays(name: str, field: Field, ops: Sequence[Any], seed: int) -> Co
             raise wrong(lines, op, str(error)) from None
         lines.append(f"{op}: {rows[-1]}")
     element_type(rows[-1].dtype)
-    _, *pieces = cut(cast("Sequence[Op]", ops), rows)
+    _, *pieces = cut(ops, rows)
     program = kernels.Program.rows(row_bytes(given), seed)
-    told = f"native, copied from stored bytes to {'memory' if pieces else 'the batch'}; {program.row_bytes:,} bytes a sample"
+    to = "memory" if pieces else "the batch"
+    told = f"native, copied from stored bytes to {to}; {program.row_bytes:,} bytes a sample"
     return linked(pieces, program, [*lines, told], given, rows[-1], seed)
 
 

@@ -26,10 +26,12 @@ from fastloader.pipeline.pieces import (
     converted,
     cut,
     element_type,
+    made_by,
     row_bytes,
     sides,
     why_python,
 )
+from fastloader.types import Buffer
 
 _JPEG, _PNG, _RAW = range(3)
 MAX_OPS = 1 << 16
@@ -44,6 +46,8 @@ class Compiled:
     lines: tuple[str, ...]
     native: Row
     tail: Tail | None = None
+    functions: tuple[tuple[kernels.Program, Row, Tail], ...] = ()
+    """Each that was compiled, in Python, with the program of all before it and what that makes."""
 
     @property
     def row_bytes(self) -> int:
@@ -56,6 +60,11 @@ class Compiled:
         if not len(data):  # nothing was there, so nothing was allocated
             return np.broadcast_to(np.zeros((), dtype), (samples, *shape))
         return data.view(dtype).reshape(samples, *shape)
+
+    def again(self, payload: Buffer, metadata: Buffer, epoch: int, sample: int) -> None:
+        """What the engine did to a sample, with compiled functions in Python: they tell more when they fail."""
+        for program, given, function in self.functions:
+            function.run(made_by(program, given, payload, metadata, epoch, sample), epoch, sample)
 
     def blank(self, samples: int) -> NDArray[Any]:
         """Room for finished rows."""
@@ -73,7 +82,7 @@ def compile_pipeline(name: str, field: Field, ops: Sequence[Op], seed: int) -> C
     behind = False
     for op in ops:
         if not isinstance(op, Op):
-            raise wrong(lines, op, f"is no operation but a {type(op).__name__}; see fastloader.ops")
+            raise wrong(lines, op, no_operation(op))
         try:
             if behind and not isinstance(op, Apart | Values):
                 check_behind(pixels[-1])
@@ -102,6 +111,7 @@ def linked(
     """The program with all behind it that the engine can do, and the rest for Python."""
     jit = find_jit() if any(isinstance(piece.apart, CustomOp) and piece.apart.jit for piece in pieces) else None
     stages: list[Stage] = []
+    functions = []
     told = []
     for piece in pieces:
         op, number = piece.apart, piece.ops[0][0]
@@ -117,6 +127,7 @@ def linked(
                 address = jit.address(op, piece.given, piece.made)
             except jit.Uncompilable as error:
                 raise wrong(lines[: number + 1], op, str(error)) from None
+            functions.append((program, piece.given, Tail((Stage(number, op, piece.made),), seed)))
             program = program.then_function(address, op.name, number, row_bytes(piece.made), op.in_place)
             told.append(f"compiled by numba, in the engine's threads without the GIL: {op}")
             continue
@@ -127,7 +138,8 @@ def linked(
         else:
             program = program.then(_native_behind(piece, seed))
         told.append(f"native, from memory to memory: {', '.join(str(op) for _, op in piece.ops)}")
-    return Compiled(program, result, (*lines, *told), native, Tail(tuple(stages), seed) if stages else None)
+    tail = Tail(tuple(stages), seed) if stages else None
+    return Compiled(program, result, (*lines, *told), native, tail, tuple(functions))
 
 
 def _native(piece: Piece, stored: int, seekable: bool, raw: tuple[int, int, int], seed: int) -> kernels.Program:
@@ -182,6 +194,12 @@ def _stored(name: str, field: Field) -> tuple[int, tuple[int, int, int], Pixels]
         hint="pipelines take JPEGImageField, PNGImageField, RawImageField, and NDArrayField with a fixed shape; "
         "use transforms= for others",
     )
+
+
+def no_operation(op: Any) -> str:
+    """What is said of anything that is none."""
+    cure = "@fastloader.ops.custom makes it one" if callable(op) else "see fastloader.ops"
+    return f"is no operation but a {type(op).__name__}; {cure}"
 
 
 def wrong(lines: list[str], op: Any, why: str) -> PipelineError:

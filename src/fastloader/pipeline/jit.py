@@ -1,7 +1,7 @@
 """Functions of the user's compiled by numba, for the engine's threads to call without the GIL.
 
-Nothing but this and ``jit_random`` imports numba, and only a pipeline with such a function imports this. What is compiled
-stays as long as the process does, since an engine may hold its address.
+Nothing but this and ``jit_random`` imports numba, and only a pipeline with such a function does. What is compiled stays
+as long as the process does, since an engine may hold its address.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ from typing import Any
 import numba
 import numpy as np
 from numba import carray  # type: ignore[attr-defined]
-from numba.core.errors import NumbaError
+from numba.core.errors import NumbaError, UnsupportedBytecodeError
+from numba.extending import register_jitable
 
 from fastloader.fields import RowFunction
 from fastloader.ops import CustomOp
 from fastloader.pipeline.jit_random import RANDOM, seeded
-from fastloader.pipeline.jit_words import Uncompilable, in_our_words
+from fastloader.pipeline.jit_words import Uncompilable, check_draws, helpers, in_our_words, returns_something
 from fastloader.pipeline.pieces import Row
 
 __all__ = ["Uncompilable", "address", "decoder_address"]
 
 _compiled: dict[tuple[Any, ...], Any] = {}
+
+_helpers: set[Any] = set()
 
 _byte, _pointer = numba.types.uint8, numba.types.CPointer
 
@@ -30,7 +33,9 @@ _byte, _pointer = numba.types.uint8, numba.types.CPointer
 def address(op: CustomOp, given: Row, made: Row) -> int:
     """Where a compiled operation lies; ``native/kernels/chain.h`` says how it is called."""
     key = (*_identity(op.function), op.in_place, given.shape, given.dtype, made.shape, made.dtype)
-    return _once(key, lambda: _compile(op, given, made), op.function, "@custom(jit=False) keeps the operation in Python")
+    return _once(
+        key, lambda: _compile(op, given, made), op.function, "@custom(jit=False) keeps the operation in Python"
+    )
 
 
 def decoder_address(row: RowFunction, metadata: np.dtype[Any]) -> int:
@@ -42,9 +47,11 @@ def decoder_address(row: RowFunction, metadata: np.dtype[Any]) -> int:
 
 def _once(key: tuple[Any, ...], compile: Callable[[], Any], function: Any, cure: str) -> int:
     if key not in _compiled:
+        check_draws(function, cure)
+        _add_helpers(function)
         try:
             _compiled[key] = function, compile()  # the key may hold the function's parts by their ids
-        except (NumbaError, NotImplementedError) as error:
+        except (NumbaError, UnsupportedBytecodeError) as error:
             raise in_our_words(function, error, cure) from None
     found: int = _compiled[key][1].address
     return found
@@ -67,7 +74,7 @@ def _compile(op: CustomOp, given: Row, made: Row) -> Any:
     before: Any = given.shape
     after: Any = made.shape
     arrays = [numba.types.Array(element, len(before), "C"), numba.types.Array(result, len(after), "C")]
-    function.compile((*(arrays[:1] if op.in_place else arrays), RANDOM))
+    _specialise(function, (*(arrays[:1] if op.in_place else arrays), RANDOM))
 
     # An exception that leaves a C function is lost, so it becomes a status here.
     if op.in_place:
@@ -101,8 +108,7 @@ def _compile_decoder(row: RowFunction, metadata: np.dtype[Any]) -> Any:
     record = numba.from_dtype(metadata) if metadata.itemsize else _byte
     given = record if metadata.itemsize else numba.types.Tuple(())
     payload = numba.types.Array(_byte, 1, "C", readonly=True)
-    function.compile((given, payload, numba.types.Array(result, len(shape), "C")))
-    function.disable_compile()  # called with an array that may be written to, it would be compiled once more for that
+    _specialise(function, (given, payload, numba.types.Array(result, len(shape), "C")))
 
     if metadata.itemsize:
 
@@ -124,6 +130,23 @@ def _compile_decoder(row: RowFunction, metadata: np.dtype[Any]) -> Any:
 
     signature = numba.types.int32(_pointer(record), _pointer(_byte), numba.types.uint64, _pointer(result))
     return numba.cfunc(signature)(called)
+
+
+def _specialise(function: Any, types: tuple[Any, ...]) -> None:
+    """Compiled for these types and no others: a payload must not become one that can be written to."""
+    function.compile(types)
+    function.disable_compile()
+    if function.overloads[types].signature.return_type is not numba.types.none:
+        raise returns_something(function.py_func)
+
+
+def _add_helpers(function: Any) -> None:
+    """What it calls by name is compiled along with it, and stays callable in Python."""
+    for helper in helpers(function):
+        if helper not in _helpers and helper is not function:
+            _helpers.add(helper)
+            _add_helpers(helper)
+            register_jitable(helper)
 
 
 def _cached(function: Any) -> Any:

@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.errors import FastLoaderError, OperationError, line_of
+from fastloader.errors import FastLoaderError, OperationError
+from fastloader.functions import RETURNED, line_of
 from fastloader.ops import Cast, CustomOp, Layout, Normalize, Numbers, Op, Pixels, Poison, Random
+from fastloader.types import Buffer
 
 NO_NUMBA = 'numba is not installed; pip install "fastloader[jit]" brings it'
 
@@ -67,7 +69,8 @@ class Piece(NamedTuple):
 
 def cut(ops: Sequence[Op], rows: Sequence[Row]) -> list[Piece]:
     """The pieces; ``rows`` are those before the first op, and behind each. The first piece is what is stored, and what
-    a program does while it decodes it."""
+    a program does while it decodes it.
+    """
     pieces = [Piece([], rows[0], rows[0])]
     for i, op in enumerate(ops):
         last = pieces[-1]
@@ -145,8 +148,7 @@ class Tail:
         """The finished image, in the memory it was given where that fits."""
         for number, runs, made in self.stages:
             if isinstance(runs, kernels.Program):
-                out = np.empty(sides(made), element_type(made.dtype))
-                runs.run(np.ascontiguousarray(row), b"", epoch, sample, out.view(np.uint8))
+                out = made_by(runs, made, np.ascontiguousarray(row), b"", epoch, sample)
                 row = out
                 continue
             if isinstance(runs, Poison):
@@ -158,11 +160,22 @@ class Tail:
             try:
                 # Compiled code counts with 64 bits: what would wrap round here has another result there.
                 with np.errstate(over="raise"):
-                    runs.function(*arguments)
+                    returned: Any = runs.function(*arguments)  # type: ignore[func-returns-value]
             except Exception as error:
                 raise _failed(runs, error) from error
+            if returned is not None:
+                raise OperationError(f"the operation {runs} {RETURNED}")
             row = out
         return row
+
+
+def made_by(
+    program: kernels.Program, made: Row, payload: Buffer, metadata: Buffer, epoch: int, sample: int
+) -> NDArray[Any]:
+    """One row, by a program called from Python."""
+    out = np.empty(sides(made), element_type(made.dtype))
+    program.run(payload, metadata, epoch, sample, out.reshape(-1).view(np.uint8))
+    return out
 
 
 def _failed(op: CustomOp, error: Exception) -> OperationError:
