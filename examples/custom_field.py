@@ -42,6 +42,12 @@ class PolygonField(fl.Field):
         return PolygonDecoder
 
 
+def regular(corners):
+    """A polygon on the unit circle."""
+    angle = np.arange(corners) * 2 * np.pi / corners
+    return np.stack([np.cos(angle), np.sin(angle)], axis=1)
+
+
 class CurveDecoder(fl.RowDecoder):
     def row_function(self):
         length, step = self.field.length, self.field.step
@@ -74,12 +80,6 @@ class CurveField(fl.Field):
 
     def get_decoder_class(self):
         return CurveDecoder
-
-
-def regular(corners):
-    """A polygon on the unit circle."""
-    angle = np.arange(corners) * 2 * np.pi / corners
-    return np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
 
 def main(folder):
