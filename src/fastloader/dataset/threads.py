@@ -50,6 +50,7 @@ class Tuned:
         self._clock = clock
         self._best = (0.0, 0)
         self._resting = 0
+        self._began = 0.0
         self._begin()
 
     @property
@@ -60,10 +61,11 @@ class Tuned:
     def _begin(self) -> None:
         self._count = 0
         self._waited = 0.0
-        self._began = self._clock()
 
     def given(self, waited: float) -> None:
         """An element was given after this many seconds of waiting."""
+        if not self._count:
+            self._began = self._clock() - waited  # what came before the first was asked for is no work of ours
         self._count += 1
         self._waited += waited
         if self._count < max(self.PROBE, 2 * self.calls):
