@@ -1,8 +1,8 @@
 """Runs benchmarks: ``python bench/run.py [TOPIC | TOPIC/NAME ...] [--save]``. Each prints ratios of one run.
 
-A benchmark is a file ``bench/<topic>/bench_<name>.py`` with a ``main() -> list[Result]``. ``--save`` keeps the table of a
-whole topic, with the machine named, in ``bench/<topic>/results.md``, followed by what a benchmark's ``appendix(folder)``
-gives.
+A benchmark is a file ``bench/<topic>/bench_<name>.py`` with a ``main() -> list[Result]``. ``--save`` keeps the table of
+a whole topic, with the machine named, in ``bench/<topic>/results.md``, followed by what a benchmark's
+``appendix(folder)`` gives.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Literal
 
-from fastloader.dataset.base import Cursor, Over, Parallel, Place
+from fastloader.dataset.base import Cursor, Over, Parallel, Place, Run, Skipped
 
 AUTO_AHEAD = (2, 16)
 """Elements made ahead by "auto": at first, and at most."""
@@ -132,6 +132,14 @@ class InOrder:
             result = future.result()
         self._width.given(time.perf_counter() - began)
         return result, place
+
+    def next_good(self, run: Run) -> tuple[Any, Place]:
+        """The next that is not left out; those that are get counted."""
+        while True:
+            try:
+                return self.next()
+            except Skipped as skipped:
+                run.stats.skip(skipped.error)
 
     def _fill(self) -> None:
         """Keep the threads busy. What went wrong on the way comes behind the elements before it."""
