@@ -11,13 +11,7 @@ void lay_over(const Overlay& overlay, std::uint8_t* pixels) {
 
 bool is_raw(const Program& program) { return program.stored == StoredKind::raw; }
 
-void begin(const Chain& chain, ProgramRunner& runner, Bytes payload, Bytes metadata, std::uint64_t epoch,
-           std::uint64_t sample, MutableBytes out) {
-    if (const auto* program = chain.first.get()) {
-        const auto shape = is_raw(*program) ? program->raw : load<ImageShape>(metadata.data());
-        return runner.run(*program, payload, shape, epoch, sample, out);
-    }
-    const auto& start = chain.start;
+void begin(const Start& start, Bytes payload, Bytes metadata, MutableBytes out) {
     if (start.decode) {
         std::memset(out.data(), 0, out.size());
         if (start.decode(metadata.data(), payload.data(), payload.size(), out.data()))
@@ -37,11 +31,18 @@ std::size_t Chain::metadata_size() const {
     return start.metadata_size;
 }
 
+bool Chain::begins_as(const Chain& other) const {
+    if (first && other.first)
+        return first->stored == other.first->stored && first->raw.bytes() == other.first->raw.bytes();
+    return !first && !other.first && start.decode == other.start.decode && start.row_bytes == other.start.row_bytes;
+}
+
 void Chain::add(Stage stage) {
     if (stage.program) {
         if (!is_raw(*stage.program) || stage.program->raw.bytes() != row_bytes())
             throw Failure("argument", "a program takes another image than comes before it");
         stage.row_bytes = stage.program->row_bytes();
+        told += told_numbers(*stage.program);
     } else if (stage.overlay) {
         if (stage.overlay->mask.size() != row_bytes() || stage.overlay->share > 65536)
             throw Failure("argument", "the mask has another size than the image");
@@ -59,7 +60,7 @@ void Chain::add(Stage stage) {
 }
 
 void run_chain(const Chain& chain, ProgramRunner& runner, Bytes payload, Bytes metadata, std::uint64_t epoch,
-               std::uint64_t sample, MutableBytes out) {
+               std::uint64_t sample, MutableBytes out, std::span<double> told) {
     // What works in place does so in the batch, where nothing behind it makes a row of its own.
     const std::size_t count = chain.stages.size();
     std::size_t moves = 0;
@@ -71,14 +72,25 @@ void run_chain(const Chain& chain, ProgramRunner& runner, Bytes payload, Bytes m
         mine.resize(bytes);
         return mine;
     };
+    const auto part = [&](const Program& program) {
+        const auto mine = told.first(told.empty() ? 0 : told_numbers(program));
+        told = told.subspan(mine.size());
+        return mine;
+    };
     auto now = room(chain.first_bytes(), moves);
-    begin(chain, runner, payload, metadata, epoch, sample, now);
+    Matrix geometry = kSame;
+    if (const auto* program = chain.first.get()) {
+        const auto shape = is_raw(*program) ? program->raw : load<ImageShape>(metadata.data());
+        geometry = runner.run(*program, payload, shape, epoch, sample, now, part(*program));
+    } else {
+        begin(chain.start, payload, metadata, now);
+    }
     for (std::size_t i = 0; i < count; ++i) {
         const auto& stage = chain.stages[i];
         if (!stage.in_place) --moves;
         const auto next = stage.in_place ? now : room(stage.row_bytes, moves);
         if (stage.program) {
-            runner.run(*stage.program, now, stage.program->raw, epoch, sample, next);
+            geometry = runner.run(*stage.program, now, stage.program->raw, epoch, sample, next, part(*stage.program), geometry);
         } else if (stage.overlay) {
             if (stage.overlay->samples.contains(sample)) lay_over(*stage.overlay, now.data());
         } else if (stage.conversion) {

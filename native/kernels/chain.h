@@ -56,17 +56,21 @@ struct Chain {
     std::shared_ptr<const Program> first{};
     Start start{};  // where there is no first program
     std::vector<Stage> stages{};
+    std::size_t told = 0;  // numbers that its programs tell
 
     std::size_t first_bytes() const { return first ? first->row_bytes() : start.row_bytes; }
     std::size_t row_bytes() const { return stages.empty() ? first_bytes() : stages.back().row_bytes; }
     // Of the metadata row that it needs.
     std::size_t metadata_size() const;
+    // Whether the other takes the same payloads.
+    bool begins_as(const Chain& other) const;
     // Throws Failure "argument" where the stage can't take what comes before it.
     void add(Stage stage);
 };
 
-// As ProgramRunner::run, with the metadata row for the shape; also throws Failure "operation" and "decoder".
+// As ProgramRunner::run, with the metadata row for the shape; also throws Failure "operation" and "decoder". All but
+// programs count as moving nothing.
 void run_chain(const Chain& chain, ProgramRunner& runner, Bytes payload, Bytes metadata, std::uint64_t epoch,
-               std::uint64_t sample, MutableBytes out);
+               std::uint64_t sample, MutableBytes out, std::span<double> told = {});
 
 }  // namespace fl

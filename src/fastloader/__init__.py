@@ -19,6 +19,7 @@ from fastloader.errors import (
 )
 from fastloader.fields import (
     BatchDecoder,
+    BoxesField,
     BytesField,
     Decoder,
     Elements,
@@ -29,6 +30,7 @@ from fastloader.fields import (
     IntField,
     JPEGImageField,
     JSONField,
+    KeypointsField,
     NDArrayField,
     PayloadBatch,
     PNGImageField,
@@ -47,11 +49,11 @@ from fastloader.writer import DatasetWriter, concatenate
 __version__ = "0.1.0"
 
 __all__ = [
-    "BatchDecoder", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetIterator", "DatasetReader",
-    "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded", "EncodedColumn",
-    "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "IterDataset",
-    "JPEGImageField", "JSONField", "KeyNotFoundError", "MapDataset", "NDArrayField", "NotFoundError",
-    "OperationError", "PNGImageField", "Pad", "PayloadBatch", "RawImageField", "RowDecoder", "RowFunction",
-    "SampleError", "ShapeError", "StateError", "StoreError", "ThreadingOptions", "TypeId", "UnknownTypeError",
-    "concatenate", "open", "ops", "register_type", "verify",
+    "BatchDecoder", "BoxesField", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetIterator",
+    "DatasetReader", "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded",
+    "EncodedColumn", "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField",
+    "IterDataset", "JPEGImageField", "JSONField", "KeyNotFoundError", "KeypointsField", "MapDataset",
+    "NDArrayField", "NotFoundError", "OperationError", "PNGImageField", "Pad", "PayloadBatch", "RawImageField",
+    "RowDecoder", "RowFunction", "SampleError", "ShapeError", "StateError", "StoreError", "ThreadingOptions",
+    "TypeId", "UnknownTypeError", "concatenate", "open", "ops", "register_type", "verify",
 ]  # fmt: skip

@@ -150,7 +150,7 @@ def test_a_failure_names_operation_and_sample(way, dataset):
 def test_explain_says_what_runs_where(dataset):
     pipelines = {"vector": [noise, ops.Normalize(1, 2), ops.Cast("float16")]}
     told = fl.DataLoader(fl.DatasetReader(dataset), fields=["vector"], pipelines=pipelines).explain()
-    assert told.splitlines() == [
+    assert told.splitlines()[:7] == [
         "NDArrayField 'vector': (6,) float32",
         "    noise: (6,) float32",
         "    Normalize(mean=(1.0,), std=(2.0,)): (6,) float32",

@@ -7,9 +7,11 @@ from fastloader.fields.ndarray import NDArrayField
 from fastloader.fields.payloads import MappedPayloads
 from fastloader.fields.registry import BY_TYPE_ID, field_class, register_type
 from fastloader.fields.rows import RowDecoder, RowFunction
+from fastloader.fields.shapes import BoxesField, KeypointsField, PointsField
 
 __all__ = [
-    "BY_TYPE_ID", "BatchDecoder", "BytesField", "Decoder", "Elements", "Encoded", "EncodedColumn", "Field",
-    "FloatField", "IntField", "JPEGImageField", "JSONField", "MappedPayloads", "NDArrayField", "PNGImageField",
-    "PayloadBatch", "Plan", "RawImageField", "RowDecoder", "RowFunction", "field_class", "register_type",
+    "BY_TYPE_ID", "BatchDecoder", "BoxesField", "BytesField", "Decoder", "Elements", "Encoded", "EncodedColumn",
+    "Field", "FloatField", "IntField", "JPEGImageField", "JSONField", "KeypointsField", "MappedPayloads",
+    "NDArrayField", "PNGImageField", "PayloadBatch", "Plan", "PointsField", "RawImageField", "RowDecoder",
+    "RowFunction", "field_class", "register_type",
 ]  # fmt: skip

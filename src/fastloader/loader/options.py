@@ -16,18 +16,19 @@ from fastloader.loader.padding import Layout, PadSpec, layouts
 from fastloader.loader.policy import POLICIES
 from fastloader.loader.reading import LEAST_MEMORY, Habit, Io, Reading, check_io, plan_reading
 from fastloader.loader.resources import usable_cpus
-from fastloader.ops import BatchOp, LabelOp, Op
+from fastloader.ops import BatchOp, LabelOp, Op, Views
 from fastloader.pipeline import (
     BatchStep,
-    Compiled,
+    Images,
     LabelPipeline,
+    PipelineError,
+    Pipelines,
     RowPipeline,
-    compile_arrays,
+    check_sharing,
     compile_batch_ops,
     compile_decoder,
+    compile_images,
     compile_labels,
-    compile_pipeline,
-    is_array,
 )
 from fastloader.reader import DatasetReader
 from fastloader.samplers import (
@@ -55,7 +56,6 @@ from fastloader.types import Batch, parse_size
 OrderName = Literal["sequential", "random", "quasi_random"]
 OnError = Literal["raise", "skip", "replace"]
 Transform = Callable[[Any], Any]
-Pipeline = Compiled | LabelPipeline | RowPipeline
 
 DEFAULT_WORKERS = 4
 
@@ -96,7 +96,7 @@ class LoaderOptions:
     indices: Sequence[int] | NDArray[Any] | None = None
     sampler: Order | BatchOrder | Iterable[int] | None = None
     fields: Sequence[str] | None = None
-    pipelines: Mapping[str, Sequence[Op | LabelOp]] = field(default_factory=dict)
+    pipelines: Mapping[str, Sequence[Op | LabelOp] | Views] = field(default_factory=dict)
     batch_ops: Sequence[BatchOp] = ()
     pad: PadSpec | Mapping[str, PadSpec] = None
     on_error: OnError = "raise"
@@ -154,32 +154,33 @@ class LoaderOptions:
         chosen = known if self.fields is None else [self.fields] if isinstance(self.fields, str) else self.fields
         for what, names, among in (
             ("fields", chosen, known),
-            ("transforms for", self.transforms, list(chosen)),
             ("pipelines for", self.pipelines, list(chosen)),
         ):
-            unknown = [name for name in names if name not in among]
-            if unknown:
-                raise ValueError(f"{what} unknown fields {', '.join(unknown)}; there are {', '.join(among)}")
+            _check_known(what, names, among)
         if not chosen:
             raise ValueError("fields: at least one")
         return [name for name in known if name in chosen]
 
-    def compiled(self, reader: DatasetReader) -> dict[str, Pipeline]:
+    def compiled(self, reader: DatasetReader) -> Pipelines:
         """The programs of the fields that have pipelines, or decoders that can be compiled."""
-        made: dict[str, Pipeline] = {}
-        layouts = self.layouts(reader)
-        for name in self.chosen_fields(reader):
+        made: dict[str, Images | LabelPipeline | RowPipeline] = {}
+        chosen, layouts = self.chosen_fields(reader), self.layouts(reader)
+        for name in chosen:
             field = reader.dataset.field(reader.dataset.names.index(name))
-            ops: Sequence[Any] = self.pipelines.get(name, ())
-            if any(isinstance(op, LabelOp) for op in ops):
+            ops: Any = self.pipelines.get(name)
+            if ops is None:
+                kind = field.get_decoder_class()
+                if name not in layouts and issubclass(kind, RowDecoder):
+                    made[name] = compile_decoder(name, kind(field), self.seed)
+            elif not isinstance(ops, Views) and any(isinstance(op, LabelOp) for op in ops):
                 made[name] = compile_labels(name, field, ops)
-            elif name in self.pipelines:
-                made[name] = (compile_arrays if is_array(field) else compile_pipeline)(name, field, ops, self.seed)
-            elif name not in layouts and issubclass(kind := field.get_decoder_class(), RowDecoder):
-                made[name] = compile_decoder(name, kind(field), self.seed)
+            else:
+                made[name] = compile_images(name, field, ops, self.seed)
+        check_sharing(one for one in made.values() if isinstance(one, Images))
+        _check_known("transforms for", self.transforms, _batch_fields(chosen, made))
         return made
 
-    def batch_steps(self, pipelines: Mapping[str, Pipeline]) -> tuple[BatchStep, ...]:
+    def batch_steps(self, pipelines: Pipelines) -> tuple[BatchStep, ...]:
         """What is done to whole batches."""
         return compile_batch_ops(self.batch_ops, pipelines, self.seed)
 
@@ -249,3 +250,21 @@ class LoaderOptions:
         length = len(reader) if indices is None else len(indices)
         inner: Order = Shuffled(length, self.seed) if name == "random" else Sequential(length)
         return inner if indices is None else Subset(indices, len(reader), inner)
+
+
+def _batch_fields(chosen: Sequence[str], pipelines: Pipelines) -> list[str]:
+    """The fields of a batch, by names that differ."""
+    found: list[str] = []
+    for name in chosen:
+        pipeline = pipelines.get(name)
+        found += pipeline.fields if isinstance(pipeline, Images) else [name]
+    for name in found:
+        if found.count(name) > 1:
+            raise PipelineError(f"two fields of the batch would be {name!r}: return one by another name")
+    return found
+
+
+def _check_known(what: str, names: Iterable[str], among: Sequence[str]) -> None:
+    unknown = [name for name in names if name not in among]
+    if unknown:
+        raise ValueError(f"{what} unknown fields {', '.join(unknown)}; there are {', '.join(among)}")

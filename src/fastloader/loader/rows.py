@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastloader import kernels
 from fastloader.errors import OperationError
 from fastloader.fields import RowDecoder
 from fastloader.pipeline import RowPipeline
@@ -45,6 +46,10 @@ class Rows:
     def by_engine(self) -> bool:
         """Whether the engine makes them; it does so from payloads."""
         return self.program is not None and self._decoder.field.has_payload
+
+    def programs(self) -> list[tuple[kernels.Program, bool]]:
+        """As the engine takes them."""
+        return [] if self.program is None else [(self.program, False)]
 
     def made(self, data: NDArray[np.uint8], samples: int) -> NDArray[Any]:
         """The engine's bytes as rows."""

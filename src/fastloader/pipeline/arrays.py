@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fastloader import kernels
 from fastloader.fields import Field, NDArrayField, RawImageField
 from fastloader.ops import ArrayOp, Numbers, Op
 from fastloader.pipeline.compiler import Compiled, linked, no_operation, wrong
+from fastloader.pipeline.draws import MAX_OPS, Entry, entry_of
 from fastloader.pipeline.pieces import PipelineError, cut, element_type, row_bytes
 
 
@@ -17,27 +17,34 @@ def is_array(field: Field) -> bool:
     return isinstance(field, NDArrayField) or (isinstance(field, RawImageField) and field.dtype != "uint8")
 
 
-def compile_arrays(name: str, field: Field, ops: Sequence[Any], seed: int) -> Compiled:
-    """The program of an array's pipeline; what does not fit raises ``PipelineError`` with the pipeline drawn."""
+def compile_arrays(
+    name: str, field: Field, ops: Sequence[Op], seed: int, first_number: int = 0, view: str = ""
+) -> Compiled:
+    """As ``compile_pipeline``, of arrays."""
     given = _stored(name, field)
-    lines = [f"{type(field).__name__} {name!r}: {given}"]
+    lines = [f"{type(field).__name__} {name!r}{view and f', view {view}'}: {given}"]
+    if len(ops) > MAX_OPS:
+        raise PipelineError(f"pipelines for {name!r}: {len(ops)} operations; at most {MAX_OPS}")
     rows = [given]
-    for op in ops:
+    entries: list[Entry] = []
+    for i, op in enumerate(ops):
         if not isinstance(op, Op):
             raise wrong(lines, op, no_operation(op))
-        if not isinstance(op, ArrayOp):
-            raise wrong(lines, op, "is no operation on arrays: those are custom operations, Cast and Normalize")
         try:
-            rows.append(op.array_output(rows[-1]))
+            entries.append(entry_of(op, first_number + i, entries))
+            bare = entries[i].op
+            if not isinstance(bare, ArrayOp):
+                raise ValueError("is no operation on arrays: those are custom operations, Cast and Normalize")
+            rows.append(bare.array_output(rows[-1]))
         except ValueError as error:
             raise wrong(lines, op, str(error)) from None
         lines.append(f"{op}: {rows[-1]}")
     element_type(rows[-1].dtype)
-    _, *pieces = cut(ops, rows)
+    _, *pieces = cut([entry.op for entry in entries], rows)
     program = kernels.Program.rows(row_bytes(given), seed)
     to = "memory" if pieces else "the batch"
     told = f"native, copied from stored bytes to {to}; {program.row_bytes:,} bytes a sample"
-    return linked(pieces, program, [*lines, told], given, rows[-1], seed)
+    return linked(name, pieces, program, [*lines, told], given, seed, entries)
 
 
 def _stored(name: str, field: Field) -> Numbers:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fastloader import kernels
 from fastloader.fields import Field, JPEGImageField, PNGImageField, RawImageField
 from fastloader.ops import CustomOp, Op, Pixels, Poison
+from fastloader.pipeline.draws import MAX_OPS, Entry, Sharer, Told, entry_of, sharers_of, told_of
 from fastloader.pipeline.pieces import (
     Apart,
     Piece,
@@ -27,6 +28,7 @@ from fastloader.pipeline.pieces import (
     cut,
     element_type,
     made_by,
+    misplaced,
     row_bytes,
     sides,
     why_python,
@@ -34,7 +36,6 @@ from fastloader.pipeline.pieces import (
 from fastloader.types import Buffer
 
 _JPEG, _PNG, _RAW = range(3)
-MAX_OPS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ class Compiled:
     lines: tuple[str, ...]
     native: Row
     tail: Tail | None = None
+    told: tuple[Told, ...] = ()
+    sharers: tuple[Sharer, ...] = ()
     functions: tuple[tuple[kernels.Program, Row, Tail], ...] = ()
     """Each that was compiled, in Python, with the program of all before it and what that makes."""
 
@@ -54,12 +57,9 @@ class Compiled:
         """Bytes of a row as the engine makes it."""
         return self.program.row_bytes
 
-    def values(self, data: NDArray[np.uint8], samples: int) -> NDArray[Any]:
-        """The engine's bytes as an array."""
-        shape, dtype = sides(self.native), element_type(self.native.dtype)
-        if not len(data):  # nothing was there, so nothing was allocated
-            return np.broadcast_to(np.zeros((), dtype), (samples, *shape))
-        return data.view(dtype).reshape(samples, *shape)
+    def values(self, rows: NDArray[np.uint8]) -> NDArray[Any]:
+        """The engine's bytes, a row a sample, as an array."""
+        return rows.view(element_type(self.native.dtype)).reshape(len(rows), *sides(self.native))
 
     def again(self, payload: Buffer, metadata: Buffer, epoch: int, sample: int) -> None:
         """What the engine did to a sample, with compiled functions in Python: they tell more when they fail."""
@@ -71,53 +71,72 @@ class Compiled:
         return np.zeros((samples, *sides(self.result)), element_type(self.result.dtype))
 
 
-def compile_pipeline(name: str, field: Field, ops: Sequence[Op], seed: int) -> Compiled:
-    """The program of a field's pipeline. What does not fit raises ``PipelineError`` with the pipeline drawn."""
+def compile_pipeline(
+    name: str, field: Field, ops: Sequence[Op], seed: int, first_number: int = 0, view: str = ""
+) -> Compiled:
+    """The program of a field's pipeline. What does not fit raises ``PipelineError`` with the pipeline drawn.
+
+    Operations draw by their numbers: ``first_number`` and those that follow. ``view`` tells which view it is.
+    """
     stored, raw, given = _stored(name, field)
     ops = list(ops)
     if len(ops) > MAX_OPS:
         raise PipelineError(f"pipelines for {name!r}: {len(ops)} operations; at most {MAX_OPS}")
-    lines = [f"{type(field).__name__} {name!r}: {given}"]
+    lines = [f"{type(field).__name__} {name!r}{view and f', view {view}'}: {given}"]
     pixels = [given]
-    behind = False
-    for op in ops:
+    entries: list[Entry] = []
+    for i, op in enumerate(ops):
         if not isinstance(op, Op):
             raise wrong(lines, op, no_operation(op))
         try:
-            if behind and not isinstance(op, Apart | Values):
+            entries.append(entry_of(op, first_number, entries))
+            if i and isinstance(entries[i - 1].op, Apart) and not isinstance(entries[i].op, Apart | Values):
                 check_behind(pixels[-1])
-            behind = behind or isinstance(op, Apart)
             pixels.append(op.output(pixels[-1]))
         except ValueError as error:
             raise wrong(lines, op, str(error)) from None
-        lines.append(f"{op}: {pixels[-1]}")
+        lines.append(f"{op}: {pixels[-1]}" + (f"; {entries[i].returned}" if entries[i].returns else ""))
     result = pixels[-1]
     if result.height is None or result.width is None:
         raise wrong(lines, None, "the images of a batch must have one size: add a crop, or a Resize((height, width))")
     element_type(result.dtype)
-    first, *rest = cut(ops, pixels)
-    program = _native(first, stored, isinstance(field, JPEGImageField) and field.seekable, raw, seed)
+    first, *rest = cut([entry.op for entry in entries], pixels)
+    if (found := misplaced(rest)) is not None:
+        place, op, given_there = found
+        try:
+            check_behind(given_there)
+        except ValueError as error:
+            raise wrong(lines[: place + 1], op, str(error)) from None
+    program = _native(first, stored, isinstance(field, JPEGImageField) and field.seekable, raw, seed, entries)
     steps = sum(op.step() is not None for _, op in first.ops)
     told = [
         f"native, in one pass from stored bytes to {'memory' if rest else 'the batch'}: {steps} steps,"
         f" {len(first.ops) - steps} folded into the cast; {program.row_bytes:,} bytes a sample"
     ]
-    return linked(rest, program, [*lines, *told], first.made, result, seed)
+    return linked(name, rest, program, [*lines, *told], first.made, seed, entries)
 
 
 def linked(
-    pieces: Sequence[Piece], program: kernels.Program, lines: list[str], native: Row, result: Row, seed: int
+    name: str,
+    pieces: Sequence[Piece],
+    program: kernels.Program,
+    lines: list[str],
+    native: Row,
+    seed: int,
+    entries: Sequence[Entry],
 ) -> Compiled:
     """The program with all behind it that the engine can do, and the rest for Python."""
+    result = pieces[-1].made if pieces else native
     jit = find_jit() if any(isinstance(piece.apart, CustomOp) and piece.apart.jit for piece in pieces) else None
     stages: list[Stage] = []
     functions = []
     told = []
     for piece in pieces:
-        op, number = piece.apart, piece.ops[0][0]
+        op, place = piece.apart, piece.ops[0][0]
+        number = entries[place].number
         why = why_python(op, jit) if isinstance(op, CustomOp) else None
         if stages or why is not None:
-            stages.append(Stage(number, op or _native_behind(piece, seed), piece.made))
+            stages.append(Stage(number, op or _native_behind(piece, seed, entries), piece.made))
             told.append(_told_of_python(piece, why))
             continue
         native = piece.made
@@ -126,7 +145,7 @@ def linked(
             try:
                 address = jit.address(op, piece.given, piece.made)
             except jit.Uncompilable as error:
-                raise wrong(lines[: number + 1], op, str(error)) from None
+                raise wrong(lines[: place + 1], op, str(error)) from None
             functions.append((program, piece.given, Tail((Stage(number, op, piece.made),), seed)))
             program = program.then_function(address, op.name, number, row_bytes(piece.made), op.in_place)
             told.append(f"compiled by numba, in the engine's threads without the GIL: {op}")
@@ -136,32 +155,37 @@ def linked(
         elif piece.converts:
             program = converted(program, piece)
         else:
-            program = program.then(_native_behind(piece, seed))
+            program = program.then(_native_behind(piece, seed, entries))
         told.append(f"native, from memory to memory: {', '.join(str(op) for _, op in piece.ops)}")
     tail = Tail(tuple(stages), seed) if stages else None
-    return Compiled(program, result, (*lines, *told), native, tail, tuple(functions))
+    draws = told_of(entries), sharers_of(name, entries)
+    return Compiled(program, result, (*lines, *told), native, tail, *draws, tuple(functions))
 
 
-def _native(piece: Piece, stored: int, seekable: bool, raw: tuple[int, int, int], seed: int) -> kernels.Program:
+def _native(
+    piece: Piece, stored: int, seekable: bool, raw: tuple[int, int, int], seed: int, entries: Sequence[Entry]
+) -> kernels.Program:
     """The program of a native piece."""
     made = piece.made
     assert isinstance(made, Pixels)
     scale, bias = piece.factors.factors(made.channels) if piece.factors else ([1.0] * 4, [0.0] * 4)
-    steps = [(i, step) for i, op in piece.ops if (step := op.step()) is not None]
+    steps = [(entries[i].number, step, tells) for i, _ in piece.ops for step, tells in entries[i].steps()]
     return kernels.Program(
         stored, seekable, raw,
-        [(kernels.STEPS.index(step.kind), i, step.height, step.width, step.filter, step.numbers) for i, step in steps],
+        [(kernels.STEPS.index(step.kind), number, step.height, step.width, step.filter, step.numbers)
+         for number, step, _ in steps],
         (made.height or 0, made.width or 0, made.channels), kernels.ELEMENTS.index(made.dtype),
         kernels.LAYOUTS.index(made.layout.lower()), _four(scale, 1.0), _four(bias, 0.0), seed,
+        [i for i, (_, _, tells) in enumerate(steps) if tells],
     )  # fmt: skip
 
 
-def _native_behind(piece: Piece, seed: int) -> kernels.Program:
+def _native_behind(piece: Piece, seed: int, entries: Sequence[Entry]) -> kernels.Program:
     """The same over an image in memory; of other numbers, their conversion."""
     if piece.converts:
         return converted(kernels.Program.rows(row_bytes(piece.given), seed), piece)
     height, width, channels = sides(piece.given)
-    return _native(piece, _RAW, False, (height, width, channels), seed)
+    return _native(piece, _RAW, False, (height, width, channels), seed, entries)
 
 
 def _told_of_python(piece: Piece, why: str | None) -> str:

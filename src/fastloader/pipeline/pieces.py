@@ -85,6 +85,15 @@ def _programs_take(row: Row) -> bool:
     return isinstance(row, Pixels) and row.dtype == "uint8" and row.layout == "HWC" and row.channels in (1, 3)
 
 
+def misplaced(pieces: Sequence[Piece]) -> tuple[int, Op, Row] | None:
+    """An operation that would have to start from numbers that no program takes, its place, and those."""
+    for piece in pieces:
+        for place, op in piece.ops:
+            if piece.converts and not isinstance(op, Values):
+                return place, op, piece.given
+    return None
+
+
 def check_behind(given: Row) -> None:
     """A program behind a custom operation starts from an image in memory."""
     if not _programs_take(given):
@@ -144,11 +153,18 @@ class Tail:
     stages: tuple[Stage, ...]
     seed: int
 
-    def run(self, row: NDArray[Any], epoch: int, sample: int) -> NDArray[Any]:
-        """The finished image, in the memory it was given where that fits."""
+    @property
+    def told(self) -> int:
+        """How many numbers its programs tell."""
+        return sum(stage.runs.told for stage in self.stages if isinstance(stage.runs, kernels.Program))
+
+    def run(self, row: NDArray[Any], epoch: int, sample: int, told: NDArray[np.float64] | None = None) -> NDArray[Any]:
+        """The finished row, in the memory it was given where that fits; ``told`` gets the numbers told."""
         for number, runs, made in self.stages:
             if isinstance(runs, kernels.Program):
-                out = made_by(runs, made, np.ascontiguousarray(row), b"", epoch, sample)
+                mine = None if told is None else told[: runs.told]
+                out = made_by(runs, made, np.ascontiguousarray(row), b"", epoch, sample, mine)
+                told = None if told is None else told[runs.told :]
                 row = out
                 continue
             if isinstance(runs, Poison):
@@ -170,11 +186,12 @@ class Tail:
 
 
 def made_by(
-    program: kernels.Program, made: Row, payload: Buffer, metadata: Buffer, epoch: int, sample: int
-) -> NDArray[Any]:
+    program: kernels.Program, made: Row, payload: Buffer, metadata: Buffer, epoch: int, sample: int,
+    told: NDArray[np.float64] | None = None,
+) -> NDArray[Any]:  # fmt: skip
     """One row, by a program called from Python."""
     out = np.empty(sides(made), element_type(made.dtype))
-    program.run(payload, metadata, epoch, sample, out.reshape(-1).view(np.uint8))
+    program.run(payload, metadata, epoch, sample, out.reshape(-1).view(np.uint8), told)
     return out
 
 
