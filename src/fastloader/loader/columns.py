@@ -18,7 +18,7 @@ from fastloader.formats.fld import Dataset
 from fastloader.formats.fld.layout import Kind
 from fastloader.loader.padding import Layout
 from fastloader.loader.rows import Rows, why
-from fastloader.pipeline import Compiled, Images, LabelPipeline, RowPipeline, Sizes
+from fastloader.pipeline import Compiled, Following, Images, LabelPipeline, RowPipeline, Sizes
 
 Parts = tuple[NDArray[np.uint8] | None, NDArray[np.uint8] | None, NDArray[np.int64] | None, NDArray[np.uint8] | None]
 """What the engine gives of a field: metadata rows, values, the offsets between them, and which are there."""
@@ -97,7 +97,7 @@ class Column:
         name: str,
         field: Field,
         layout: Layout | None = None,
-        pipeline: Images | LabelPipeline | RowPipeline | None = None,
+        pipeline: Images | LabelPipeline | Following | RowPipeline | None = None,
     ) -> None:
         self.number = number
         self.name = name
@@ -105,6 +105,7 @@ class Column:
         self.layout = layout
         self.pipeline = pipeline if isinstance(pipeline, Images) else None
         self.labels = pipeline if isinstance(pipeline, LabelPipeline) else None
+        self.following = pipeline if isinstance(pipeline, Following) else None
         self.decoder: Decoder = field.get_decoder_class()(field)
         self.rows: Rows | None = None
         if isinstance(pipeline, RowPipeline) and isinstance(self.decoder, RowDecoder):

@@ -10,15 +10,17 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import FormatError
-from fastloader.fields import Field, RowDecoder
+from fastloader.fields import Field, PointsField, RowDecoder
 from fastloader.formats.fld import Dataset
 from fastloader.loader.padding import Layout, PadSpec, layouts
 from fastloader.loader.policy import POLICIES
 from fastloader.loader.reading import LEAST_MEMORY, Habit, Io, Reading, check_io, plan_reading
 from fastloader.loader.resources import usable_cpus
-from fastloader.ops import BatchOp, LabelOp, Op, Views
+from fastloader.ops import BatchOp, Follow, LabelOp, Op, Views
 from fastloader.pipeline import (
+    HIDDEN,
     BatchStep,
+    Following,
     Images,
     LabelPipeline,
     PipelineError,
@@ -27,8 +29,10 @@ from fastloader.pipeline import (
     check_sharing,
     compile_batch_ops,
     compile_decoder,
+    compile_following,
     compile_images,
     compile_labels,
+    watched,
 )
 from fastloader.reader import DatasetReader
 from fastloader.samplers import (
@@ -96,7 +100,7 @@ class LoaderOptions:
     indices: Sequence[int] | NDArray[Any] | None = None
     sampler: Order | BatchOrder | Iterable[int] | None = None
     fields: Sequence[str] | None = None
-    pipelines: Mapping[str, Sequence[Op | LabelOp] | Views] = field(default_factory=dict)
+    pipelines: Mapping[str, Sequence[Op | LabelOp | Follow] | Views] = field(default_factory=dict)
     batch_ops: Sequence[BatchOp] = ()
     pad: PadSpec | Mapping[str, PadSpec] = None
     on_error: OnError = "raise"
@@ -163,19 +167,24 @@ class LoaderOptions:
 
     def compiled(self, reader: DatasetReader) -> Pipelines:
         """The programs of the fields that have pipelines, or decoders that can be compiled."""
-        made: dict[str, Images | LabelPipeline | RowPipeline] = {}
         chosen, layouts = self.chosen_fields(reader), self.layouts(reader)
-        for name in chosen:
-            field = reader.dataset.field(reader.dataset.names.index(name))
-            ops: Any = self.pipelines.get(name)
-            if ops is None:
-                kind = field.get_decoder_class()
-                if name not in layouts and issubclass(kind, RowDecoder):
-                    made[name] = compile_decoder(name, kind(field), self.seed)
-            elif not isinstance(ops, Views) and any(isinstance(op, LabelOp) for op in ops):
-                made[name] = compile_labels(name, field, ops)
+        fields = {name: reader.dataset.field(reader.dataset.names.index(name)) for name in chosen}
+        made: dict[str, Images | LabelPipeline | Following | RowPipeline] = {}
+        pipelines = watched(self.pipelines, fields)
+        following = [name for name in pipelines if isinstance(fields[name], PointsField)]
+        for name, ops in pipelines.items():
+            if name in following:
+                continue
+            if not isinstance(ops, Views) and any(isinstance(op, LabelOp) for op in ops):
+                made[name] = compile_labels(name, fields[name], ops)
             else:
-                made[name] = compile_images(name, field, ops, self.seed)
+                made[name] = compile_images(name, fields[name], ops, self.seed)
+        for name in following:
+            made[name] = compile_following(name, fields[name], pipelines[name], pipelines, made)
+        for name in fields.keys() - made.keys() - layouts.keys():
+            kind = fields[name].get_decoder_class()
+            if issubclass(kind, RowDecoder):
+                made[name] = compile_decoder(name, kind(fields[name]), self.seed)
         check_sharing(one for one in made.values() if isinstance(one, Images))
         _check_known("transforms for", self.transforms, _batch_fields(chosen, made))
         return made
@@ -257,7 +266,10 @@ def _batch_fields(chosen: Sequence[str], pipelines: Pipelines) -> list[str]:
     found: list[str] = []
     for name in chosen:
         pipeline = pipelines.get(name)
-        found += pipeline.fields if isinstance(pipeline, Images) else [name]
+        if isinstance(pipeline, Images):
+            found += [one for one in pipeline.fields if not one.startswith(HIDDEN)]
+        else:
+            found += [name, *(pipeline.returned if isinstance(pipeline, Following) else ())]
     for name in found:
         if found.count(name) > 1:
             raise PipelineError(f"two fields of the batch would be {name!r}: return one by another name")

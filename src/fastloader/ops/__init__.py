@@ -21,6 +21,7 @@ from fastloader.ops.colour import (
 from fastloader.ops.custom import CustomOp, custom
 from fastloader.ops.drawn import Drawn
 from fastloader.ops.erase import Cutout, RandomErasing
+from fastloader.ops.follow import Follow
 from fastloader.ops.geometry import (
     CenterCrop,
     Geometry,
@@ -29,6 +30,7 @@ from fastloader.ops.geometry import (
     RandomCrop,
     RandomResizedCrop,
     Resize,
+    Size,
     VerticalFlip,
 )
 from fastloader.ops.labels import LabelOp, LabelSmoothing, Numbers, OneHot, Poison, ReplaceLabel
@@ -40,10 +42,10 @@ from fastloader.ops.views import Views
 
 __all__ = [
     "Affine", "ArrayOp", "AutoContrast", "BatchOp", "Cast", "CenterCrop", "ColorJitter", "CustomOp", "CutMix",
-    "Cutout", "Drawn", "Equalize", "GaussianBlur", "Geometry", "Grayscale", "HorizontalFlip", "Invert", "LabelOp",
-    "LabelSmoothing", "Layout", "Mixup", "Named", "Normalize", "Numbers", "OneHot", "Op", "Pad", "Pixels", "Poison",
-    "Posterize", "RandAugment", "Random", "RandomAffine", "RandomBrightness", "RandomContrast", "RandomCrop",
-    "RandomErasing", "RandomGrayscale", "RandomHue", "RandomResizedCrop", "RandomRotation", "RandomSaturation",
-    "RandomTranslate", "ReplaceLabel", "Resize", "Rotate", "Sharpness", "Solarize", "Step", "TrivialAugment",
-    "VerticalFlip", "Views", "custom",
+    "Cutout", "Drawn", "Equalize", "Follow", "GaussianBlur", "Geometry", "Grayscale", "HorizontalFlip", "Invert",
+    "LabelOp", "LabelSmoothing", "Layout", "Mixup", "Named", "Normalize", "Numbers", "OneHot", "Op", "Pad",
+    "Pixels", "Poison", "Posterize", "RandAugment", "Random", "RandomAffine", "RandomBrightness", "RandomContrast",
+    "RandomCrop", "RandomErasing", "RandomGrayscale", "RandomHue", "RandomResizedCrop", "RandomRotation",
+    "RandomSaturation", "RandomTranslate", "ReplaceLabel", "Resize", "Rotate", "Sharpness", "Size", "Solarize",
+    "Step", "TrivialAugment", "VerticalFlip", "Views", "custom",
 ]  # fmt: skip

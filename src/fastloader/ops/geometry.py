@@ -234,3 +234,22 @@ class Geometry(Op):
     def step(self) -> Step:
         """Looks at the map that the program keeps."""
         return Step("tell_geometry")
+
+
+@dataclass(frozen=True)
+class Size(Op):
+    """Changes nothing; returns height and width of the image at its place, as the field ``returns`` of the batch."""
+
+    returns: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.returns, str) or not self.returns:
+            raise TypeError(f"returns={self.returns!r}: a name")
+
+    def output(self, given: Pixels) -> Pixels:
+        """Unchanged."""
+        return given
+
+    def step(self) -> Step:
+        """Looks at the image."""
+        return Step("tell_size")

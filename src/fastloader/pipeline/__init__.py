@@ -2,11 +2,13 @@
 
 from fastloader.pipeline.compiler import Compiled, compile_pipeline
 from fastloader.pipeline.decoders import RowPipeline, compile_decoder
+from fastloader.pipeline.following import HIDDEN, Following, compile_following, watched
 from fastloader.pipeline.images import Images, Sizes, check_sharing, compile_images
 from fastloader.pipeline.labels import BatchStep, LabelPipeline, Pipelines, compile_batch_ops, compile_labels
 from fastloader.pipeline.pieces import PipelineError
 
 __all__ = [
-    "BatchStep", "Compiled", "Images", "LabelPipeline", "PipelineError", "Pipelines", "RowPipeline", "Sizes",
-    "check_sharing", "compile_batch_ops", "compile_decoder", "compile_images", "compile_labels", "compile_pipeline",
+    "HIDDEN", "BatchStep", "Compiled", "Following", "Images", "LabelPipeline", "PipelineError", "Pipelines",
+    "RowPipeline", "Sizes", "check_sharing", "compile_batch_ops", "compile_decoder", "compile_following",
+    "compile_images", "compile_labels", "compile_pipeline", "watched",
 ]  # fmt: skip

@@ -31,7 +31,7 @@ def compile_arrays(
         if not isinstance(op, Op):
             raise wrong(lines, op, no_operation(op))
         try:
-            entries.append(entry_of(op, first_number + i, entries))
+            entries.append(entry_of(op, first_number, entries))
             bare = entries[i].op
             if not isinstance(bare, ArrayOp):
                 raise ValueError("is no operation on arrays: those are custom operations, Cast and Normalize")

@@ -17,6 +17,7 @@ from fastloader.ops.batches import mixed
 from fastloader.pipeline.compiler import wrong
 from fastloader.pipeline.decoders import RowPipeline
 from fastloader.pipeline.draws import MAX_OPS
+from fastloader.pipeline.following import Following
 from fastloader.pipeline.images import Images
 from fastloader.pipeline.pieces import PipelineError
 from fastloader.types import Batch
@@ -67,7 +68,7 @@ def compile_labels(name: str, field: Field, ops: Sequence[Any]) -> LabelPipeline
     return LabelPipeline(tuple(ops), given, tuple(lines))
 
 
-Pipelines = Mapping[str, Images | LabelPipeline | RowPipeline]
+Pipelines = Mapping[str, Images | LabelPipeline | Following | RowPipeline]
 """Pipelines by field."""
 
 
