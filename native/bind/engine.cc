@@ -238,7 +238,10 @@ void bind_programs(nb::module_& m) {
             const auto which = wanted.bytes();
             const auto width = p.chain.metadata_size(), row_bytes = p.chain.row_bytes();
             const auto count = numbers.size();
-            if (rows.bytes().size() != count * width || which.size() != count || to.bytes().size() != count * row_bytes)
+            const auto holds = [&](std::size_t bytes, std::size_t each) {
+                return each ? bytes / each == count && bytes % each == 0 : bytes == 0;
+            };
+            if (!holds(rows.bytes().size(), width) || which.size() != count || !holds(to.bytes().size(), row_bytes))
                 throw nb::value_error("a metadata row, a sample, a choice and a row of the output for each");
             std::vector<std::tuple<std::size_t, std::string>> failed;
             {

@@ -531,9 +531,10 @@ bool Engine::present(Job& job, std::size_t column, std::size_t i, const ColumnSo
 
 // What a payload must be like before room is made for it.
 void Engine::check_payload(const ColumnPlan& plan, const Extent& extent, const std::uint8_t* metadata) {
-    if (plan.kind == ColumnPlan::Kind::fixed && extent.raw_size != plan.row_bytes)
+    const auto bytes = plan.views ? plan.views->first().payload_bytes() : plan.row_bytes;
+    if ((plan.kind == ColumnPlan::Kind::fixed || (plan.views && bytes)) && extent.raw_size != bytes)
         throw Failure("size", "the payload has " + std::to_string(extent.raw_size) + " bytes, not " +
-                                  std::to_string(plan.row_bytes));
+                                  std::to_string(bytes));
     if (plan.kind == ColumnPlan::Kind::image) check_claim(plan.image, load<ImageShape>(metadata), extent.raw_size);
     if (plan.elements) element_bytes(plan.elements, extent, metadata);
 }

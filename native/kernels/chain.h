@@ -62,6 +62,8 @@ struct Chain {
     std::size_t row_bytes() const { return stages.empty() ? first_bytes() : stages.back().row_bytes; }
     // Of the metadata row that it needs.
     std::size_t metadata_size() const;
+    // What each payload must have; 0: that depends on the payload.
+    std::size_t payload_bytes() const { return first || start.decode ? 0 : start.row_bytes; }
     // Whether the other takes the same payloads.
     bool begins_as(const Chain& other) const;
     // Throws Failure "argument" where the stage can't take what comes before it.

@@ -117,6 +117,15 @@ def test_an_empty_pipeline_gives_what_is_stored(field, dataset):
     assert isinstance(found, np.ma.MaskedArray) == (field == "vector")
 
 
+def test_arrays_have_views_too_and_draws_can_be_shared(dataset):
+    alike = load(dataset, "spectrum", ops.Views(2, [noise.shared("noise")]))
+    assert alike.shape == (COUNT, 2, 5, 4)
+    assert (alike[:, 0] == alike[:, 1]).all()
+    apart = load(dataset, "spectrum", ops.Views(2, [noise]))
+    assert (apart[:, 0] == load(dataset, "spectrum", [noise])).all()
+    assert (apart[:, 0] != apart[:, 1]).any()
+
+
 def test_an_operation_does_what_its_function_does(dataset):
     found = load(dataset, "spectrum", [noise])
     for i, sample in enumerate(fl.DatasetReader(dataset)):
@@ -194,6 +203,7 @@ def test_a_mistake_is_shown_in_its_place(field, pipeline, why, dataset):
         (fl.NDArrayField("float32"), "no fixed shape"),
         (fl.NDArrayField("float32", (None, 3)), "no fixed shape"),
         (fl.NDArrayField("float32", (0, 3)), "without numbers"),
+        (fl.NDArrayField("float32", (2**40, 4)), "17,592,186,044,416 bytes a sample; at most"),
         (fl.NDArrayField(">f4", (3,)), "another byte order.*write them as float32"),
     ],
 )
@@ -202,6 +212,23 @@ def test_arrays_that_no_pipeline_takes(field, why, tmp_path):
         writer.write_sample({"x": None})
     with pytest.raises(PipelineError, match=why):
         fl.DataLoader(fl.DatasetReader(tmp_path / "x.fld"), pipelines={"x": [noise]})
+
+
+def test_a_shape_that_no_payload_has_gets_no_memory(tmp_path, monkeypatch):
+    small, claimed = fl.NDArrayField("float32", (3,)), fl.NDArrayField("float32", (2**32,)).to_binary()
+    with monkeypatch.context() as patch:
+        patch.setattr(fl.NDArrayField, "to_binary", lambda self: claimed)
+        with fl.DatasetWriter(tmp_path / "x.fld", {"x": small}) as writer:
+            for _ in range(8):
+                writer.write_sample({"x": [1, 2, 3]})
+    pipelines = {"x": [noise]}
+    with pytest.raises(fl.FormatError, match="sample 0, field 'x': the payload has 12 bytes, not 17179869184"):
+        list(fl.DataLoader(fl.DatasetReader(tmp_path / "x.fld"), 8, shuffle=False, pipelines=pipelines))
+    loader = fl.DataLoader(fl.DatasetReader(tmp_path / "x.fld"), 8, pipelines=pipelines, on_error="replace")
+    (batch,) = loader
+    assert len(batch["x"]) == 8
+    assert loader.stats()["bad_values"] == 8
+    assert loader.stats()["memory"]["largest_batch"] < 1 << 20
 
 
 # Conversions
@@ -332,6 +359,14 @@ def test_casts_behind_custom_operations_are_the_same_compiled_and_plain(name, im
     assert found.tobytes() == wanted.tobytes()
     loader = fl.DataLoader(fl.DatasetReader(images), pipelines={"image": IMAGES[name]})
     assert "Python" not in loader.explain()
+
+
+def test_what_tells_of_an_image_stands_where_a_program_can_look_at_it(images):
+    reader = fl.DatasetReader(images)
+    with pytest.raises(PipelineError, match=r"--> Geometry.*behind a custom operation takes uint8 pixels"):
+        fl.DataLoader(reader, pipelines={"image": [ops.Normalize(1, 2), ops.Normalize(1, 2), ops.Geometry("map")]})
+    told = fl.DataLoader(reader, pipelines={"image": [ops.Geometry("map"), ops.Normalize(1, 2), ops.Normalize(1, 2)]})
+    assert next(iter(told))["map"].shape == (COUNT, 2, 3)
 
 
 def test_values_behind_a_custom_operation_are_numpys(images):

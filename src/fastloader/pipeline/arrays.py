@@ -9,7 +9,7 @@ from fastloader.fields import Field, NDArrayField, RawImageField
 from fastloader.ops import ArrayOp, Numbers, Op
 from fastloader.pipeline.compiler import Compiled, linked, no_operation, wrong
 from fastloader.pipeline.draws import MAX_OPS, Entry, entry_of
-from fastloader.pipeline.pieces import PipelineError, cut, element_type, row_bytes
+from fastloader.pipeline.pieces import PipelineError, check_size, cut, element_type, row_bytes
 
 
 def is_array(field: Field) -> bool:
@@ -36,6 +36,7 @@ def compile_arrays(
             if not isinstance(bare, ArrayOp):
                 raise ValueError("is no operation on arrays: those are custom operations, Cast and Normalize")
             rows.append(bare.array_output(rows[-1]))
+            check_size(rows[-1])
         except ValueError as error:
             raise wrong(lines, op, str(error)) from None
         lines.append(f"{op}: {rows[-1]}")
@@ -61,4 +62,9 @@ def _stored(name: str, field: Field) -> Numbers:
             f"pipelines for {name!r}: {field!r} has numbers in another byte order than this machine",
             hint=f"write them as {dtype.newbyteorder('=')}",
         )
-    return Numbers(shape, str(dtype))
+    given = Numbers(shape, str(dtype))
+    try:
+        check_size(given)
+    except ValueError as error:
+        raise PipelineError(f"pipelines for {name!r}: {field!r} {error}") from None
+    return given

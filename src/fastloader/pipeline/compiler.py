@@ -24,6 +24,7 @@ from fastloader.pipeline.pieces import (
     Tail,
     Values,
     check_behind,
+    check_size,
     converted,
     cut,
     element_type,
@@ -93,6 +94,7 @@ def compile_pipeline(
             if i and isinstance(entries[i - 1].op, Apart) and not isinstance(entries[i].op, Apart | Values):
                 check_behind(pixels[-1])
             pixels.append(op.output(pixels[-1]))
+            check_size(pixels[-1])
         except ValueError as error:
             raise wrong(lines, op, str(error)) from None
         lines.append(f"{op}: {pixels[-1]}" + (f"; {entries[i].returned}" if entries[i].returns else ""))

@@ -18,6 +18,7 @@ from fastloader.functions import RETURNED, line_of
 from fastloader.ops import Cast, CustomOp, Layout, Normalize, Numbers, Op, Pixels, Poison, Random
 from fastloader.types import Buffer
 
+MAX_ROW_BYTES = 1 << 40
 NO_NUMBA = 'numba is not installed; pip install "fastloader[jit]" brings it'
 
 
@@ -108,9 +109,15 @@ def sides(row: Row) -> tuple[int, ...]:
     return tuple(side or 0 for side in row.shape)
 
 
+def check_size(row: Row) -> None:
+    """No row is so large that batches of it can't be counted."""
+    if row_bytes(row) > MAX_ROW_BYTES:
+        raise ValueError(f"makes {row_bytes(row):,} bytes a sample; at most {MAX_ROW_BYTES:,}")
+
+
 def row_bytes(row: Row) -> int:
     """Bytes of one."""
-    return prod(sides(row)) * np.dtype(row.dtype).itemsize
+    return prod(sides(row)) * element_type(row.dtype).itemsize
 
 
 def converted(program: kernels.Program, piece: Piece) -> kernels.Program:
