@@ -36,6 +36,8 @@ from fastloader.fields import (
     PayloadBatch,
     PNGImageField,
     RawImageField,
+    RowDecoder,
+    RowFunction,
     WebPImageField,
     register_type,
 )
@@ -53,7 +55,7 @@ __all__ = [
     "DatasetReader", "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded", "EncodedColumn",
     "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField",
     "JSONField", "KeyNotFoundError", "KeypointsField", "MapDataset", "MissingLibraryError", "NDArrayField",
-    "NotFoundError", "OperationError", "PNGImageField", "Pad", "PayloadBatch", "RawImageField", "SampleError",
-    "ShapeError", "StateError", "StoreError", "ThreadingOptions", "TypeId", "UnknownTypeError", "WebPImageField",
-    "concatenate", "open", "ops", "register_type", "verify",
+    "NotFoundError", "OperationError", "PNGImageField", "Pad", "PayloadBatch", "RawImageField", "RowDecoder",
+    "RowFunction", "SampleError", "ShapeError", "StateError", "StoreError", "ThreadingOptions", "TypeId",
+    "UnknownTypeError", "WebPImageField", "concatenate", "open", "ops", "register_type", "verify",
 ]  # fmt: skip

@@ -77,11 +77,11 @@ if TYPE_CHECKING:
     from fastloader.types import Buffer
 
 __all__ = [
-    "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LAYOUTS", "PADDINGS", "PNG", "SAMPLES", "STEPS", "UPRIGHT",
-    "UPRIGHT_SHAPES", "WEBP", "Engine", "Failure", "Keys", "Payloads", "Program", "Table", "affine", "assemble",
-    "autocontrast", "block_crcs", "brightness", "cast", "codec_id", "compress", "contrast", "copy_crc32c", "crc32c",
-    "crc32c_variants", "cutmix", "decode_image", "decode_jpeg_box", "decompress", "draw_mix", "equalize", "erase",
-    "erase_noise", "gather_bytes", "gather_fixed", "gather_ragged", "gaussian_blur", "grayscale", "has_uring",
+    "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LAYOUTS", "NUMBERS", "PADDINGS", "PNG", "SAMPLES", "STEPS",
+    "UPRIGHT", "UPRIGHT_SHAPES", "WEBP", "Engine", "Failure", "Keys", "Payloads", "Program", "Table", "affine",
+    "assemble", "autocontrast", "block_crcs", "brightness", "cast", "codec_id", "compress", "contrast", "copy_crc32c",
+    "crc32c", "crc32c_variants", "cutmix", "decode_image", "decode_jpeg_box", "decompress", "draw_mix", "equalize",
+    "erase", "erase_noise", "gather_bytes", "gather_fixed", "gather_ragged", "gaussian_blur", "grayscale", "has_uring",
     "has_webp", "hue", "image_decode_many", "image_info", "invert", "jpeg_baseline", "jpeg_encode", "jpeg_index",
     "jpeg_size", "lay_slots", "mixup", "pad_image", "permute", "philox", "place", "planned_bytes", "png_encode",
     "posterize", "random_below", "random_bits", "random_normal", "random_uniform", "resize", "resize_image",
@@ -106,6 +106,9 @@ SAMPLES = ("uint8", "uint16", "float32")
 
 ELEMENTS = ("uint8", "float16", "bfloat16", "float32")
 """What pixels can be cast to, at the index that is its number in C++."""
+
+NUMBERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64")
+"""What numbers of arrays may be before they are converted to elements, at the index that is its number in C++."""
 
 LAYOUTS = ("hwc", "chw")
 """The order of the axes of an image in a batch, at the index that is its number in C++."""

@@ -452,10 +452,32 @@ def use_programs(w: Wild) -> None:
     program.run(given, shape, w.rng.randrange(2**64), w.rng.randrange(2**64), out, told)
 
 
+def use_conversions(w: Wild) -> None:
+    """Arrays as numbers of another type, of sizes that may not be theirs."""
+    pick = w.rng.choice
+    count, channels = pick([1, 3, 40]), pick([1, 2, 3, 0])
+    factors = pick([[], [0.5] * channels, [float("nan")] * channels, [1.0, 2.0]])
+    program = kernels.Program.rows(pick([count * channels * pick([1, 2, 4, 8]), w.small(), 2**62]), 7)
+    converted = program.then_conversion(
+        pick(range(-1, len(kernels.NUMBERS) + 1)),
+        pick(range(-1, len(kernels.ELEMENTS) + 1)),
+        (pick([count, 2**63]), channels),
+        pick([0, 1, 2]),
+        pick([0, 1]),
+        factors,
+        factors,
+    )
+    given = w.out(pick([count * channels * 4, 8]))
+    attempt(lambda: converted.run(given, b"", 0, 0, np.empty(converted.row_bytes % 2**20, np.uint8)))
+    samples = w.rows()
+    out = np.empty(len(samples) * converted.row_bytes % 2**20, np.uint8)
+    converted.run_rows(b"", w.out(pick([len(samples), 2])), 0, samples, out)
+
+
 CALLS: list[Callable[[Wild], None]] = [
     use_table, use_payloads, use_keys, use_take, use_gather, use_gather, use_images, use_jpeg_parts, use_codecs,
     use_sums, use_placement, use_engine, use_engine, use_orders, use_pixels, use_pixels,
-    use_programs, use_programs,
+    use_programs, use_programs, use_conversions,
 ]  # fmt: skip
 
 BAD_ARGUMENT = (ValueError, TypeError, IndexError, BufferError, OverflowError)

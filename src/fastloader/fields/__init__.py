@@ -7,11 +7,12 @@ from fastloader.fields.image_files import ImageFileField
 from fastloader.fields.ndarray import NDArrayField
 from fastloader.fields.payloads import MappedPayloads
 from fastloader.fields.registry import BY_TYPE_ID, field_class, register_type
+from fastloader.fields.rows import RowDecoder, RowFunction
 from fastloader.fields.shapes import BoxesField, KeypointsField, PointsField
 
 __all__ = [
     "BY_TYPE_ID", "BatchDecoder", "BoxesField", "BytesField", "Decoder", "Elements", "Encoded", "EncodedColumn",
     "Field", "FloatField", "ImageFileField", "IntField", "JPEGImageField", "JSONField", "KeypointsField",
     "MappedPayloads", "NDArrayField", "PNGImageField", "PayloadBatch", "Plan", "PointsField", "RawImageField",
-    "WebPImageField", "field_class", "register_type",
+    "RowDecoder", "RowFunction", "WebPImageField", "field_class", "register_type",
 ]  # fmt: skip

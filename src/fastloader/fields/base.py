@@ -50,6 +50,14 @@ class EncodedColumn(NamedTuple):
 class Decoder:
     """Turns one sample's metadata row and payload back into a value."""
 
+    supports_jit: ClassVar[bool] = False
+    """Whether the loader may compile it: it is a ``RowDecoder``, then."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.supports_jit and not hasattr(cls, "row_function"):
+            raise TypeError(f"{cls.__name__}: supports_jit is for decoders with a row function: make it a RowDecoder")
+
     def __init__(self, field: Field) -> None:
         self.field = field
 

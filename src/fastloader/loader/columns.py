@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import DecodeError, FastLoaderError, FormatError, OperationError
-from fastloader.fields import BatchDecoder, Decoder, Field
+from fastloader.fields import BatchDecoder, Decoder, Field, RowDecoder
 from fastloader.formats.fld import Dataset
 from fastloader.formats.fld.layout import Kind
 from fastloader.loader.padding import Layout
-from fastloader.pipeline import Compiled, Following, Images, LabelPipeline, Sizes
+from fastloader.loader.rows import Rows, why
+from fastloader.pipeline import Compiled, Following, Images, LabelPipeline, RowPipeline, Sizes
 
 Parts = tuple[NDArray[np.uint8] | None, NDArray[np.uint8] | None, NDArray[np.int64] | None, NDArray[np.uint8] | None]
 """What the engine gives of a field: metadata rows, values, the offsets between them, and which are there."""
@@ -96,7 +97,7 @@ class Column:
         name: str,
         field: Field,
         layout: Layout | None = None,
-        pipeline: Images | LabelPipeline | Following | None = None,
+        pipeline: Images | LabelPipeline | Following | RowPipeline | None = None,
     ) -> None:
         self.number = number
         self.name = name
@@ -106,6 +107,9 @@ class Column:
         self.labels = pipeline if isinstance(pipeline, LabelPipeline) else None
         self.following = pipeline if isinstance(pipeline, Following) else None
         self.decoder: Decoder = field.get_decoder_class()(field)
+        self.rows: Rows | None = None
+        if isinstance(pipeline, RowPipeline) and isinstance(self.decoder, RowDecoder):
+            self.rows = Rows(self.decoder, pipeline)
         self.metadata_type = field.metadata_type
         self._batch = self.decoder.batch if isinstance(self.decoder, BatchDecoder) else None
 
@@ -114,6 +118,8 @@ class Column:
         """Whether Python runs once a sample."""
         if self.pipeline is not None:
             return self.pipeline.needs_python
+        if self.rows is not None:
+            return self.rows.needs_python
         return self._batch is None and self.layout is None
 
     def engine_plan(self) -> EnginePlan:
@@ -123,6 +129,8 @@ class Column:
             return _KINDS[kind], metadata_size, 0, 0, elements, []
         if self.pipeline is not None:
             return _KINDS["program"], self.metadata_type.itemsize, 0, 0, None, self.pipeline.programs()
+        if self.rows is not None and self.rows.by_engine:
+            return _KINDS["program"], self.metadata_type.itemsize, 0, 0, None, self.rows.programs()
         plan = self.decoder.plan
         row_bytes = min(plan.row_bytes, 2**63 - 1)  # a claim past that fits no payload either
         return _KINDS[plan.kind], self.metadata_type.itemsize, row_bytes, plan.image, None, []
@@ -166,11 +174,17 @@ class Column:
             assert data is not None
             assert offsets is not None
             return self.layout.values(metadata_bytes, data, offsets, valid), valid
+        if self.rows is not None and self.rows.by_engine:
+            assert data is not None
+            return self.rows.made(data, samples), valid
         rows = _zeros(samples) if valid is None else np.where(valid, 0, -1)
         metadata = (
             np.zeros(samples, self.metadata_type) if metadata_bytes is None else metadata_bytes.view(self.metadata_type)
         )
         payloads = SlotPayloads(_NOTHING if data is None else data, _NO_OFFSETS if offsets is None else offsets, rows)
+        if self.rows is not None:
+            made, wrong = self.rows.make(metadata, rows >= 0, payloads.one)
+            return made, self._without(valid, samples, {i: _as_known(error) for i, error in wrong}, faults)
         if self._batch is not None:
             try:
                 values = self._batch(metadata, payloads)
@@ -181,17 +195,40 @@ class Column:
                 # Find out which sample it was, one at a time.
         return self._singly(metadata, payloads, faults)
 
+    def why(self, message: str, dataset: Dataset, sample: int, epoch: int) -> Exception:
+        """Why a compiled function of the user's failed on a sample."""
+
+        def again() -> None:
+            shard, row = dataset.where(sample)
+            file = dataset.file(shard)
+            metadata = file.metadata_row(self.number, row, self.metadata_type)
+            payload = file.payload(self.number, row)
+            if self.pipeline is not None:
+                for view in self.pipeline.views:
+                    view.again(payload, metadata.tobytes(), epoch, sample)
+            elif self.rows is not None:
+                self.rows.again(metadata, payload)
+
+        return why(message, again)
+
     def _labelled(
         self, values: Any, valid: NDArray[np.bool_] | None, numbers: NDArray[np.int64], faults: list[Fault]
     ) -> Value:
         """The numbers as their pipeline makes them."""
         assert self.labels is not None
         made, wrong = self.labels.run(values, numbers, valid)
-        if wrong:
-            valid = np.ones(len(numbers), np.bool_) if valid is None else valid.copy()
-            valid[list(wrong)] = False
-            faults += [Fault(row, self.name, error) for row, error in wrong.items()]
-        return made, valid
+        return made, self._without(valid, len(numbers), wrong, faults)
+
+    def _without(
+        self, valid: NDArray[np.bool_] | None, samples: int, wrong: Mapping[int, FastLoaderError], faults: list[Fault]
+    ) -> NDArray[np.bool_] | None:
+        """Which values are there, less those that could not be made."""
+        if not wrong:
+            return valid
+        valid = np.ones(samples, np.bool_) if valid is None else valid.copy()
+        valid[list(wrong)] = False
+        faults += [Fault(row, self.name, error) for row, error in wrong.items()]
+        return valid
 
     def _behind(
         self, view: Compiled, images: NDArray[Any], told: NDArray[np.float64], good: NDArray[np.bool_],

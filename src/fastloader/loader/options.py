@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import FormatError
-from fastloader.fields import Field, PointsField
+from fastloader.fields import Field, PointsField, RowDecoder
 from fastloader.formats.fld import Dataset
 from fastloader.loader.padding import Layout, PadSpec, layouts
 from fastloader.loader.policy import POLICIES
@@ -25,8 +25,10 @@ from fastloader.pipeline import (
     LabelPipeline,
     PipelineError,
     Pipelines,
+    RowPipeline,
     check_sharing,
     compile_batch_ops,
+    compile_decoder,
     compile_following,
     compile_images,
     compile_labels,
@@ -164,10 +166,10 @@ class LoaderOptions:
         return [name for name in known if name in chosen]
 
     def compiled(self, reader: DatasetReader) -> Pipelines:
-        """The programs of the fields that have pipelines."""
-        chosen = self.chosen_fields(reader)
-        fields = _fields(reader, self.pipelines)
-        made: dict[str, Images | LabelPipeline | Following] = {}
+        """The programs of the fields that have pipelines, or decoders that can be compiled."""
+        chosen, layouts = self.chosen_fields(reader), self.layouts(reader)
+        fields = _fields(reader, chosen)
+        made: dict[str, Images | LabelPipeline | Following | RowPipeline] = {}
         pipelines = watched(self.pipelines, fields)
         following = [name for name in pipelines if isinstance(fields[name], PointsField)]
         for name, ops in pipelines.items():
@@ -179,6 +181,10 @@ class LoaderOptions:
                 made[name] = compile_images(name, fields[name], ops, self.seed)
         for name in following:
             made[name] = compile_following(name, fields[name], pipelines[name], pipelines, made)
+        for name in fields.keys() - made.keys() - layouts.keys():
+            kind = fields[name].get_decoder_class()
+            if issubclass(kind, RowDecoder):
+                made[name] = compile_decoder(name, kind(fields[name]), self.seed)
         check_sharing(one for one in made.values() if isinstance(one, Images))
         _check_known("transforms for", self.transforms, _batch_fields(chosen, made))
         return made

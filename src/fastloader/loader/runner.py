@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.errors import FastLoaderError, OperationError, ShapeError
+from fastloader.errors import FastLoaderError, ShapeError
 from fastloader.formats.fld import Dataset, explain
 from fastloader.loader.columns import Column, Fault, compare_sizes
 from fastloader.loader.moving import follow
@@ -207,8 +207,8 @@ class Runner:
         parts, failures = self._engine.wait(ticket, help)
         began = time.perf_counter()
         faults = [
-            Fault(row, self._columns[number].name, self._explain(samples, number, row, kind, message, stored, computed))
-            for number, kind, message, row, stored, computed in failures
+            Fault(row, self._columns[number].name, self._explain(samples, epoch, number, kind, message, row, *sums))
+            for number, kind, message, row, *sums in failures
         ]
         for fault in faults:
             if self._on_error == "raise" or isinstance(fault.error, MemoryError):
@@ -232,17 +232,19 @@ class Runner:
         return batch, began - asked
 
     def _explain(
-        self, samples: NDArray[np.int64], number: int, row: int, kind: str, message: str, stored: int, computed: int
-    ) -> Exception:
+        self, samples: NDArray[np.int64], epoch: int, number: int, kind: str, message: str, row: int, stored: int,
+        computed: int,
+    ) -> Exception:  # fmt: skip
         sample = int(samples[row])
         if kind == "memory":
             return MemoryError(f"sample {sample}, field {self._columns[number].name!r}: {message}")
         if kind in _MISFITS:
             place = {"path": self._path(sample), "sample": sample, "field": self._columns[number].name}
             return ShapeError(message, **place, hint=_MISFITS[kind])
-        if kind == "operation":
-            place = {"path": self._path(sample), "sample": sample, "field": self._columns[number].name}
-            return OperationError(message, **place, hint="@custom(jit=False) shows the error as Python has it")
+        if kind in ("operation", "decoder"):
+            error = self._columns[number].why(message, self._dataset, sample, epoch)
+            self._locate(Fault(row, self._columns[number].name, error), sample)
+            return error
         failure = kernels.Failure(kind, message, row, stored, computed)
         return explain(failure, self._path(sample), sample, self._columns[number].name)
 

@@ -5,6 +5,7 @@ place in the pipeline alone, or the name that ``Op.shared`` gave it.
 """
 
 from fastloader.ops.affine import Affine, RandomAffine, RandomRotation, RandomTranslate, Rotate
+from fastloader.ops.arrays import ArrayOp
 from fastloader.ops.auto import RandAugment, TrivialAugment
 from fastloader.ops.base import Named, Op, Pixels, Step
 from fastloader.ops.batches import BatchOp, CutMix, Mixup
@@ -41,8 +42,8 @@ from fastloader.ops.values import Cast, Layout, Normalize
 from fastloader.ops.views import Views
 
 __all__ = [
-    "Affine", "AutoContrast", "BatchOp", "Cast", "CenterCrop", "ColorJitter", "CustomOp", "CutMix", "Cutout", "Drawn",
-    "Equalize", "Follow", "GaussianBlur", "Geometry", "Grayscale", "HorizontalFlip", "Invert", "LabelOp",
+    "Affine", "ArrayOp", "AutoContrast", "BatchOp", "Cast", "CenterCrop", "ColorJitter", "CustomOp", "CutMix", "Cutout",
+    "Drawn", "Equalize", "Follow", "GaussianBlur", "Geometry", "Grayscale", "HorizontalFlip", "Invert", "LabelOp",
     "LabelSmoothing", "Layout", "Mixup", "Named", "Normalize", "Numbers", "OneHot", "Op", "Orient", "Pad", "Pixels",
     "Poison", "Posterize", "RandAugment", "Random", "RandomAffine", "RandomBrightness", "RandomContrast", "RandomCrop",
     "RandomErasing", "RandomGrayscale", "RandomHue", "RandomResizedCrop", "RandomRotation", "RandomSaturation",
