@@ -1,7 +1,12 @@
 // Programs of pipelines, and the engine.
 #include "bind.h"
 
+#include <variant>
+
+#include <nanobind/stl/variant.h>
+
 #include "engine.h"
+#include "bound_sound.h"
 
 namespace bind {
 
@@ -65,8 +70,9 @@ struct BoundProgram {
     fl::Chain chain;
 };
 
-// Kind, metadata's size, row's size, kind of image, elements, program.
-using PlanTuple = std::tuple<int, std::size_t, std::size_t, int, std::optional<ElementsTuple>, const BoundProgram*>;
+// Kind, metadata's size, row's size, kind of image, elements, program of images or of sounds.
+using PlanTuple = std::tuple<int, std::size_t, std::size_t, int, std::optional<ElementsTuple>,
+                             std::variant<std::monostate, const BoundProgram*, const BoundSound*>>;
 
 fl::Elements elements_of(const ElementsTuple& given, std::size_t metadata_size) {
     const auto& [bytes, stated, length, multiple, truncate, fill] = given;
@@ -91,15 +97,25 @@ struct BoundEngine {
     static std::vector<fl::ColumnPlan> plans(const std::vector<PlanTuple>& columns) {
         using Kind = fl::ColumnPlan::Kind;
         std::vector<fl::ColumnPlan> plans;
-        for (const auto& [kind, metadata_size, row_bytes, image, elements, program] : columns) {
-            if (kind < 0 || kind > static_cast<int>(Kind::program)) throw nb::value_error("no such plan");
+        for (const auto& [kind, metadata_size, row_bytes, image, elements, runs] : columns) {
+            const auto* const* images = std::get_if<const BoundProgram*>(&runs);
+            const auto* const* sounds = std::get_if<const BoundSound*>(&runs);
+            const BoundProgram* const program = images ? *images : nullptr;
+            const BoundSound* const sound = sounds ? *sounds : nullptr;
+            if (kind < 0 || kind > static_cast<int>(Kind::sound)) throw nb::value_error("no such plan");
             const auto plan = static_cast<Kind>(kind);
             if (plan == Kind::image && metadata_size != sizeof(fl::ImageShape))
                 throw nb::value_error("an image's metadata is its shape");
             if (elements ? plan != Kind::ragged && plan != Kind::padded : plan == Kind::padded)
                 throw nb::value_error("elements are padded or ragged");
-            if ((plan == Kind::program) != (program != nullptr)) throw nb::value_error("a program has one plan");
-            plans.push_back({plan, metadata_size, row_bytes, kind_of(image), {}, {}});
+            if ((plan == Kind::program) != (program != nullptr) || (plan == Kind::sound) != (sound != nullptr))
+                throw nb::value_error("a program has one plan");
+            plans.push_back({plan, metadata_size, row_bytes, kind_of(image), {}, {}, {}});
+            if (sound) {
+                plans.back().sound = sound->program;
+                plans.back().row_bytes = sound->program->row_bytes();
+                if (metadata_size != sound->program->metadata_bytes()) throw nb::value_error("a sound's metadata has another size");
+            }
             if (program) {
                 plans.back().chain = std::make_shared<const fl::Chain>(program->chain);
                 plans.back().row_bytes = program->chain.row_bytes();
@@ -136,7 +152,8 @@ nb::tuple to_python(const fl::FinishedBatch& batch, const std::vector<fl::Column
             plan.metadata_size ? slot_array(batch.slot, column.metadata.data(), batch.samples * plan.metadata_size)
                                : none,
             rows ? none : slot_array(batch.slot, column.data.data(), column.size),
-            rows || plan.kind == fl::ColumnPlan::Kind::fixed || plan.kind == fl::ColumnPlan::Kind::program
+            rows || plan.kind == fl::ColumnPlan::Kind::fixed || plan.kind == fl::ColumnPlan::Kind::program ||
+                    plan.kind == fl::ColumnPlan::Kind::sound
                 ? none
                 : slot_array(batch.slot, column.offsets.data(), column.offsets.size()),
             all ? none : slot_array(batch.slot, column.valid.data(), column.valid.size())));

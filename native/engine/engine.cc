@@ -483,7 +483,8 @@ std::vector<Engine::Task> Engine::prepare(const std::shared_ptr<Job>& job, Stopw
         const auto& located = job->located[column];
         if (located.empty()) continue;
         const bool image =
-            columns_[column].kind == ColumnPlan::Kind::image || columns_[column].kind == ColumnPlan::Kind::program;
+            columns_[column].kind == ColumnPlan::Kind::image || columns_[column].kind == ColumnPlan::Kind::program ||
+            columns_[column].kind == ColumnPlan::Kind::sound;
         const bool padded = columns_[column].kind == ColumnPlan::Kind::padded;
         const std::size_t least = padded ? job->slot->columns[column].size / samples : 0;
         std::size_t begin = 0, bytes = 0;
@@ -590,7 +591,8 @@ void Engine::prepare_column(Job& job, std::size_t column) {
         if (plan.kind == ColumnPlan::Kind::padded) return prepare_padded(job, column, std::move(located), element);
     }
     std::size_t size = 0;
-    if (plan.kind == ColumnPlan::Kind::fixed || plan.kind == ColumnPlan::Kind::program) {
+    if (plan.kind == ColumnPlan::Kind::fixed || plan.kind == ColumnPlan::Kind::program ||
+        plan.kind == ColumnPlan::Kind::sound) {
         // What no payload bears out gets no memory: options can claim any shape.
         const bool any = std::any_of(located.begin(), located.end(), [](const Located& one) { return one.source; });
         size = any ? samples * plan.row_bytes : 0;
@@ -696,9 +698,11 @@ void Engine::fill_rows(Job& job, std::size_t column, std::size_t begin, std::siz
     const auto& located = job.located[column];
     thread_local std::vector<std::uint8_t> scratch;
     thread_local ProgramRunner runner;
+    thread_local SoundRunner sound_runner;
     const bool padded = plan.kind == ColumnPlan::Kind::padded;
     const bool program = plan.kind == ColumnPlan::Kind::program;
-    const bool equal = padded || program || plan.kind == ColumnPlan::Kind::fixed;
+    const bool sound = plan.kind == ColumnPlan::Kind::sound;
+    const bool equal = padded || program || sound || plan.kind == ColumnPlan::Kind::fixed;
     const std::size_t row_bytes = padded ? out.size / located.size() : plan.row_bytes;
     for (std::size_t i = begin; i < end; ++i) {
         if (i + 2 < end && located[i + 2].source)
@@ -732,6 +736,13 @@ void Engine::fill_rows(Job& job, std::size_t column, std::size_t begin, std::siz
                 const auto sample = static_cast<std::uint64_t>(job.samples.empty() ? job.rows[i] : job.samples[i]);
                 run_chain(*plan.chain, runner, source->load(located[i].extent, scratch, located[i].there), shape, job.epoch,
                           sample, to);
+            } else if (sound) {
+                // Of an array only a part is copied, from where it lies; its checksum is that of all of it.
+                const bool as_it_lies = located[i].extent.codec == Codec::none && plan.sound->stored != SoundKind::file;
+                const auto payload = as_it_lies ? source->stored(located[i].extent, located[i].there)
+                                                : source->load(located[i].extent, scratch, located[i].there);
+                const auto sample = static_cast<std::uint64_t>(job.samples.empty() ? job.rows[i] : job.samples[i]);
+                sound_runner.run(*plan.sound, payload, out.metadata.data() + i * plan.metadata_size, job.epoch, sample, to);
             } else if (plan.kind == ColumnPlan::Kind::image) {
                 const auto shape = load<ImageShape>(out.metadata.data() + i * plan.metadata_size);
                 image_decode(plan.image, source->load(located[i].extent, scratch, located[i].there), shape, to);

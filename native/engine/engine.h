@@ -18,6 +18,7 @@
 #include "payloads.h"
 #include "readahead.h"
 #include "slot.h"
+#include "sound_program.h"
 #include "stopwatch.h"
 
 namespace fl {
@@ -31,6 +32,7 @@ struct ColumnPlan {
         image,   // payloads to be decoded; the metadata row is an ImageShape
         padded,  // payloads made of elements, each in a row of one length; lengths stand for offsets
         program,  // images that a chain of programs makes rows of; the metadata row, if any, is an ImageShape
+        sound,    // sounds that a program makes rows of
     };
     Kind kind;
     std::size_t metadata_size = 0;
@@ -38,6 +40,7 @@ struct ColumnPlan {
     ImageKind image = ImageKind::jpeg;
     std::shared_ptr<const Chain> chain{};  // of kind `program`; row_bytes is that of its result
     Elements elements{};  // of padded payloads; of ragged ones where they are to agree in it
+    std::shared_ptr<const SoundProgram> sound{};  // of kind `sound`; row_bytes is that of its result
 };
 
 // The tables of one field in one file; null where the file has none.
