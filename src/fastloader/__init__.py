@@ -10,6 +10,7 @@ from fastloader.errors import (
     FastLoaderError,
     FormatError,
     KeyNotFoundError,
+    MissingExtraError,
     NotFoundError,
     OperationError,
     SampleError,
@@ -18,11 +19,15 @@ from fastloader.errors import (
     UnknownTypeError,
 )
 from fastloader.fields import (
+    AudioCompressedField,
+    AudioTokensField,
+    AudioWaveformField,
     BatchDecoder,
     BytesField,
     Decoder,
     Elements,
     Encoded,
+    EncodedAudio,
     EncodedColumn,
     Field,
     FloatField,
@@ -33,6 +38,7 @@ from fastloader.fields import (
     PayloadBatch,
     PNGImageField,
     RawImageField,
+    SpectrogramField,
     register_type,
 )
 from fastloader.loader import DataLoader, Pad, ThreadingOptions
@@ -45,11 +51,11 @@ from fastloader.writer import DatasetWriter, concatenate
 __version__ = "0.1.0"
 
 __all__ = [
-    "BatchDecoder", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetIterator", "DatasetReader",
-    "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded", "EncodedColumn", "EpochDigest",
-    "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField", "JSONField",
-    "KeyNotFoundError", "MapDataset", "NDArrayField", "NotFoundError", "OperationError", "PNGImageField", "Pad",
-    "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError", "ThreadingOptions",
-    "TypeId", "UnknownTypeError",
-    "concatenate", "open", "ops", "register_type", "verify",
+    "AudioCompressedField", "AudioTokensField", "AudioWaveformField", "BatchDecoder", "BytesField", "ChecksumError",
+    "DataLoader", "Dataset", "DatasetIterator", "DatasetReader", "DatasetWriter", "DecodeError", "Decoder",
+    "ElementError", "Elements", "Encoded", "EncodedAudio", "EncodedColumn", "EpochDigest", "FastLoaderError", "Field",
+    "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField", "JSONField", "KeyNotFoundError",
+    "MapDataset", "MissingExtraError", "NDArrayField", "NotFoundError", "OperationError", "PNGImageField", "Pad",
+    "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "SpectrogramField", "StateError", "StoreError",
+    "ThreadingOptions", "TypeId", "UnknownTypeError", "concatenate", "open", "ops", "register_type", "verify",
 ]  # fmt: skip

@@ -1,5 +1,9 @@
 """Fields: what a column holds and how it is stored."""
 
+from fastloader.fields.audio import AudioWaveformField
+from fastloader.fields.audio_compressed import AudioCompressedField, EncodedAudio
+from fastloader.fields.audio_spectrogram import SpectrogramField
+from fastloader.fields.audio_tokens import AudioTokensField
 from fastloader.fields.base import BatchDecoder, Decoder, Elements, Encoded, EncodedColumn, Field, PayloadBatch, Plan
 from fastloader.fields.basic import BytesField, FloatField, IntField, JSONField
 from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField
@@ -8,7 +12,8 @@ from fastloader.fields.payloads import MappedPayloads
 from fastloader.fields.registry import BY_TYPE_ID, field_class, register_type
 
 __all__ = [
-    "BY_TYPE_ID", "BatchDecoder", "BytesField", "Decoder", "Elements", "Encoded", "EncodedColumn", "Field",
-    "FloatField", "IntField", "JPEGImageField", "JSONField", "MappedPayloads", "NDArrayField", "PNGImageField",
-    "PayloadBatch", "Plan", "RawImageField", "field_class", "register_type",
+    "BY_TYPE_ID", "AudioCompressedField", "AudioTokensField", "AudioWaveformField", "BatchDecoder", "BytesField",
+    "Decoder", "Elements", "Encoded", "EncodedAudio", "EncodedColumn", "Field", "FloatField", "IntField",
+    "JPEGImageField", "JSONField", "MappedPayloads", "NDArrayField", "PNGImageField", "PayloadBatch", "Plan",
+    "RawImageField", "SpectrogramField", "field_class", "register_type",
 ]  # fmt: skip
