@@ -204,7 +204,7 @@ void check_sound_program(const SoundProgram& program) {
             if (step.kind == SoundStep::Kind::fit && step.numbers.size() == 4) added.push_back(step.numbers[3]);
             else if (step.kind == SoundStep::Kind::segment && step.numbers.size() == 3 && step.numbers[2] != 0) added.push_back(0);
         for (const double value : added)
-            require(value == added[0] && value >= 0 && value < std::ldexp(1.0, static_cast<int>(program.bits)), "the value of added tokens");
+            require(value == added[0] && value >= 0 && value < std::ldexp(1.0, static_cast<int>(8 * program.item)), "the value of added tokens");
     }
     for (const auto& step : program.steps) {
         require(step.numbers.size() == sound_rule(step.kind).numbers, "as many numbers as the step takes");

@@ -16,18 +16,20 @@ from fastloader.fields import BatchDecoder, Decoder, Field
 from fastloader.formats.fld import Dataset
 from fastloader.formats.fld.layout import Kind
 from fastloader.loader.padding import Layout
-from fastloader.pipeline import Compiled, LabelPipeline
+from fastloader.pipeline import Compiled, LabelPipeline, SoundPipeline
 
 Parts = tuple[NDArray[np.uint8] | None, NDArray[np.uint8] | None, NDArray[np.int64] | None, NDArray[np.uint8] | None]
 """What the engine gives of a field: metadata rows, values, the offsets between them, and which are there."""
 
-EnginePlan = tuple[int, int, int, int, tuple[int, int, int, int, bool, bytes] | None, kernels.Program | None]
+EnginePlan = tuple[
+    int, int, int, int, tuple[int, int, int, int, bool, bytes] | None, kernels.Program | kernels.SoundProgram | None
+]
 """What the engine is told of a field: kind, sizes of metadata and of a row, kind of image, elements, program."""
 
 _NOTHING = np.zeros(0, np.uint8)
 _NO_OFFSETS = np.zeros(0, np.int64)
 _EMPTY = memoryview(b"")
-_KINDS = {"rows": 0, "fixed": 1, "ragged": 2, "image": 3, "padded": 4, "program": 5}
+_KINDS = {"rows": 0, "fixed": 1, "ragged": 2, "image": 3, "padded": 4, "program": 5, "sound": 6}
 """The engine's numbers of the plans."""
 
 
@@ -83,13 +85,13 @@ class Column:
         name: str,
         field: Field,
         layout: Layout | None = None,
-        pipeline: Compiled | LabelPipeline | None = None,
+        pipeline: Compiled | LabelPipeline | SoundPipeline | None = None,
     ) -> None:
         self.number = number
         self.name = name
         self.field = field
         self.layout = layout
-        self.pipeline = pipeline if isinstance(pipeline, Compiled) else None
+        self.pipeline = pipeline if isinstance(pipeline, Compiled | SoundPipeline) else None
         self.labels = pipeline if isinstance(pipeline, LabelPipeline) else None
         self.decoder: Decoder = field.get_decoder_class()(field)
         self.metadata_type = field.metadata_type
@@ -108,7 +110,8 @@ class Column:
             kind, metadata_size, elements = self.layout.engine_plan(self.metadata_type.itemsize)
             return _KINDS[kind], metadata_size, 0, 0, elements, None
         if self.pipeline is not None:
-            return _KINDS["program"], self.metadata_type.itemsize, 0, 0, None, self.pipeline.program
+            kind = "sound" if isinstance(self.pipeline, SoundPipeline) else "program"
+            return _KINDS[kind], self.metadata_type.itemsize, 0, 0, None, self.pipeline.program
         plan = self.decoder.plan
         row_bytes = min(plan.row_bytes, 2**63 - 1)  # a claim past that fits no payload either
         return _KINDS[plan.kind], self.metadata_type.itemsize, row_bytes, plan.image, None, None
@@ -176,7 +179,7 @@ class Column:
         faults: list[Fault],
     ) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:  # fmt: skip
         """The engine's images as the rest of the pipeline makes them, in Python."""
-        assert self.pipeline is not None
+        assert isinstance(self.pipeline, Compiled)
         assert self.pipeline.tail is not None
         made = self.pipeline.blank(len(numbers))
         good = np.ones(len(numbers), np.bool_) if valid is None else valid.copy()

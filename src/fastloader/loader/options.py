@@ -16,14 +16,17 @@ from fastloader.loader.padding import Layout, PadSpec, layouts
 from fastloader.loader.policy import POLICIES
 from fastloader.loader.reading import LEAST_MEMORY, Habit, Io, Reading, check_io, plan_reading
 from fastloader.loader.resources import usable_cpus
-from fastloader.ops import BatchOp, LabelOp, Op
+from fastloader.ops import BatchOp, LabelOp, Op, SoundOp
 from fastloader.pipeline import (
     BatchStep,
     Compiled,
     LabelPipeline,
+    SoundPipeline,
     compile_batch_ops,
     compile_labels,
     compile_pipeline,
+    compile_sound,
+    takes_sounds,
 )
 from fastloader.reader import DatasetReader
 from fastloader.samplers import (
@@ -91,7 +94,7 @@ class LoaderOptions:
     indices: Sequence[int] | NDArray[Any] | None = None
     sampler: Order | BatchOrder | Iterable[int] | None = None
     fields: Sequence[str] | None = None
-    pipelines: Mapping[str, Sequence[Op | LabelOp]] = field(default_factory=dict)
+    pipelines: Mapping[str, Sequence[Op | LabelOp | SoundOp]] = field(default_factory=dict)
     batch_ops: Sequence[BatchOp] = ()
     pad: PadSpec | Mapping[str, PadSpec] = None
     on_error: OnError = "raise"
@@ -159,19 +162,21 @@ class LoaderOptions:
             raise ValueError("fields: at least one")
         return [name for name in known if name in chosen]
 
-    def compiled(self, reader: DatasetReader) -> dict[str, Compiled | LabelPipeline]:
+    def compiled(self, reader: DatasetReader) -> dict[str, Compiled | LabelPipeline | SoundPipeline]:
         """The programs of the fields that have pipelines."""
         self.chosen_fields(reader)
         fields = reader.fields if self.pipelines else {}
-        made: dict[str, Compiled | LabelPipeline] = {}
+        made: dict[str, Compiled | LabelPipeline | SoundPipeline] = {}
         for name, ops in self.pipelines.items():
             if any(isinstance(op, LabelOp) for op in ops):
                 made[name] = compile_labels(name, fields[name], ops)
+            elif takes_sounds(fields[name], ops):
+                made[name] = compile_sound(name, fields[name], ops, self.seed)
             else:
                 made[name] = compile_pipeline(name, fields[name], ops, self.seed)  # type: ignore[arg-type]
         return made
 
-    def batch_steps(self, pipelines: Mapping[str, Compiled | LabelPipeline]) -> tuple[BatchStep, ...]:
+    def batch_steps(self, pipelines: Mapping[str, Compiled | LabelPipeline | SoundPipeline]) -> tuple[BatchStep, ...]:
         """What is done to whole batches."""
         return compile_batch_ops(self.batch_ops, pipelines, self.seed)
 

@@ -32,9 +32,10 @@ SPARE_SLOTS = 3
 
 _MISFITS = {
     "length": "give pad a greater length, or Pad(..., truncate=True)",
+    "short": "a PadOrTrim or RandomSegment(..., pad=True) makes it longer, or on_error='skip' leaves out the sample",
     "shape": "leave the field out of pad=, or on_error='skip' leaves out the sample",
 }
-"""What to do about a sound sample that can't be padded."""
+"""What to do about a sound sample that does not fit into its batch."""
 
 Finish = Callable[[Batch, NDArray[np.int64]], Any]
 """What Python still does to a batch of these samples."""

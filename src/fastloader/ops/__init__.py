@@ -1,4 +1,4 @@
-"""Operations on images and labels, for ``DataLoader(pipelines={field: [...]}, batch_ops=[...])``.
+"""Operations on images, sounds and labels, for ``DataLoader(pipelines={field: [...]}, batch_ops=[...])``.
 
 Each is a frozen description. What an operation draws is a function of the loader's seed, the epoch, the sample and its
 place in the pipeline alone.
@@ -31,14 +31,28 @@ from fastloader.ops.geometry import (
 from fastloader.ops.labels import LabelOp, LabelSmoothing, Numbers, OneHot, Poison, ReplaceLabel
 from fastloader.ops.random import Random
 from fastloader.ops.smooth import GaussianBlur, Sharpness
+from fastloader.ops.sound import (
+    AddNoise,
+    Gain,
+    MelSpectrogram,
+    Mono,
+    PadOrTrim,
+    RandomSegment,
+    Resample,
+    Sound,
+    SoundOp,
+    SpecAugment,
+    TimeShift,
+)
 from fastloader.ops.tones import AutoContrast, Equalize, Invert, Posterize, Solarize
 from fastloader.ops.values import Cast, Layout, Normalize
 
 __all__ = [
-    "Affine", "AutoContrast", "BatchOp", "Cast", "CenterCrop", "ColorJitter", "CustomOp", "CutMix", "Cutout",
-    "Equalize", "GaussianBlur", "Grayscale", "HorizontalFlip", "Invert", "LabelOp", "LabelSmoothing", "Layout",
-    "Mixup", "Normalize", "Numbers", "OneHot", "Op", "Pad", "Pixels", "Poison", "Posterize", "RandAugment", "Random",
-    "RandomAffine", "RandomBrightness", "RandomContrast", "RandomCrop", "RandomErasing", "RandomGrayscale",
-    "RandomHue", "RandomResizedCrop", "RandomRotation", "RandomSaturation", "RandomTranslate", "ReplaceLabel",
-    "Resize", "Rotate", "Sharpness", "Solarize", "Step", "TrivialAugment", "VerticalFlip", "custom",
+    "AddNoise", "Affine", "AutoContrast", "BatchOp", "Cast", "CenterCrop", "ColorJitter", "CustomOp", "CutMix",
+    "Cutout", "Equalize", "Gain", "GaussianBlur", "Grayscale", "HorizontalFlip", "Invert", "LabelOp", "LabelSmoothing",
+    "Layout", "MelSpectrogram", "Mixup", "Mono", "Normalize", "Numbers", "OneHot", "Op", "Pad", "PadOrTrim", "Pixels",
+    "Poison", "Posterize", "RandAugment", "Random", "RandomAffine", "RandomBrightness", "RandomContrast", "RandomCrop",
+    "RandomErasing", "RandomGrayscale", "RandomHue", "RandomResizedCrop", "RandomRotation", "RandomSaturation",
+    "RandomSegment", "RandomTranslate", "ReplaceLabel", "Resample", "Resize", "Rotate", "Sharpness", "Solarize",
+    "Sound", "SoundOp", "SpecAugment", "Step", "TimeShift", "TrivialAugment", "VerticalFlip", "custom",
 ]  # fmt: skip

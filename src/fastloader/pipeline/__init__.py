@@ -2,8 +2,9 @@
 
 from fastloader.pipeline.compiler import Compiled, PipelineError, compile_pipeline
 from fastloader.pipeline.labels import BatchStep, LabelPipeline, compile_batch_ops, compile_labels
+from fastloader.pipeline.sound import SoundPipeline, compile_sound, takes_sounds
 
 __all__ = [
-    "BatchStep", "Compiled", "LabelPipeline", "PipelineError", "compile_batch_ops", "compile_labels",
-    "compile_pipeline",
+    "BatchStep", "Compiled", "LabelPipeline", "PipelineError", "SoundPipeline", "compile_batch_ops", "compile_labels",
+    "compile_pipeline", "compile_sound", "takes_sounds",
 ]  # fmt: skip
