@@ -23,8 +23,28 @@ def make_sounds(folder: Path) -> dict[str, Path]:
     """Speech at 22,050 Hz, music in stereo at 44,100, each in every codec, by more than one encoder."""
     speech, music = folder / "speech.wav", folder / "music.wav"
     run("espeak-ng", "-w", speech, TEXT)
-    run("sox", "-n", "-r", 44100, "-c", 2, "-b", 16, music, "synth", 2, "pluck", "C3", "synth", 2, "sine", "mix", "300-3000",
-        "gain", -3)  # fmt: skip
+    run(
+        "sox",
+        "-n",
+        "-r",
+        44100,
+        "-c",
+        2,
+        "-b",
+        16,
+        music,
+        "synth",
+        2,
+        "pluck",
+        "C3",
+        "synth",
+        2,
+        "sine",
+        "mix",
+        "300-3000",
+        "gain",
+        -3,
+    )
     made = {"speech.wav": speech, "music.wav": music}
     for name, source in (("speech", speech), ("music", music)):
         made[f"{name}.flac"] = ffmpeg(source, folder / f"{name}.flac")

@@ -13,7 +13,7 @@ constexpr double kCrossings = 64;   // of the sinc on each side, at the lower ra
 constexpr double kPass = 0.96;      // the cutoff's share of the lower of the two Nyquist frequencies
 constexpr double kBeta = 12.0;      // side lobes about 118 dB down
 constexpr std::size_t kLanes = 8;   // sums made side by side
-constexpr std::size_t kMostWeights = std::size_t{1} << 23;
+constexpr std::size_t kMostWeights = std::size_t{1} << 20;
 
 double bessel(double x) {  // I0, by its series
     double sum = 1, term = 1;

@@ -60,10 +60,21 @@ class TestWaveformContract(FieldContract):
 
     def bad_values(self, field):
         bad = [
-            np.zeros(0, np.float32), np.zeros((2, 2, 2), np.float32), np.full(9, np.nan), np.array([0.0, np.inf]),
-            np.arange(5), "no such file.wav", b"", b"RIFF and nothing else", b"\x00" * 300, (tone(5), 0), (tone(5), "fast"),
-            (tone(5), RATE, 1), np.array(["a"]), 1.0,
-        ]  # fmt: skip
+            np.zeros(0, np.float32),
+            np.zeros((2, 2, 2), np.float32),
+            np.full(9, np.nan),
+            np.array([0.0, np.inf]),
+            np.arange(5),
+            "no such file.wav",
+            b"",
+            b"RIFF and nothing else",
+            b"\x00" * 300,
+            (tone(5), 0),
+            (tone(5), "fast"),
+            (tone(5), RATE, 1),
+            np.array(["a"]),
+            1.0,
+        ]
         if field.dtype == "int16":
             bad.append(np.array([0.0, 1.5]))
         if field.max_duration == 30:
@@ -210,11 +221,26 @@ def librosa_mel(sound, field):
 
 
 SPECTROGRAMS = [
-    {}, {"n_mels": 128, "n_fft": 2048, "hop_length": 512}, {"n_fft": 400, "hop_length": 160}, {"n_fft": 1021}, {"n_fft": 626},
-    {"win_length": 600}, {"fmin": 50.0, "fmax": 7600.0}, {"power": 1.0}, {"center": False}, {"pad_mode": "reflect"},
-    {"pad_mode": "edge"}, {"norm": None}, {"htk": True}, {"db": False}, {"ref": "max"}, {"ref": 0.5}, {"amin": 1e-5},
-    {"top_db": None}, {"top_db": 20.0},
-]  # fmt: skip
+    {},
+    {"n_mels": 128, "n_fft": 2048, "hop_length": 512},
+    {"n_fft": 400, "hop_length": 160},
+    {"n_fft": 1021},
+    {"n_fft": 626},
+    {"win_length": 600},
+    {"fmin": 50.0, "fmax": 7600.0},
+    {"power": 1.0},
+    {"center": False},
+    {"pad_mode": "reflect"},
+    {"pad_mode": "edge"},
+    {"norm": None},
+    {"htk": True},
+    {"db": False},
+    {"ref": "max"},
+    {"ref": 0.5},
+    {"amin": 1e-5},
+    {"top_db": None},
+    {"top_db": 20.0},
+]
 
 
 @pytest.mark.parametrize("options", SPECTROGRAMS, ids=str)
@@ -253,9 +279,16 @@ class TestSpectrogramContract(FieldContract):
 
     def bad_values(self, field):
         bad = [
-            np.zeros((3, field.n_mels), np.int16), np.zeros((field.n_mels, 3), np.float32), np.zeros((0, field.n_mels)),
-            np.full((2, field.n_mels), np.nan), np.zeros((2, 2, 2)), np.zeros(0), b"nothing", "no such file", np.full(99, np.inf),
-        ]  # fmt: skip
+            np.zeros((3, field.n_mels), np.int16),
+            np.zeros((field.n_mels, 3), np.float32),
+            np.zeros((0, field.n_mels)),
+            np.full((2, field.n_mels), np.nan),
+            np.zeros((2, 2, 2)),
+            np.zeros(0),
+            b"nothing",
+            "no such file",
+            np.full(99, np.inf),
+        ]
         if field.max_frames == 1000:
             bad.append(np.zeros((1001, field.n_mels), np.float32))
         if not field.center:
@@ -291,17 +324,28 @@ def test_spectrograms_of_files_are_resampled_and_made_mono(tmp_path, sounds):
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({"n_mels": 0}, ValueError, "n_mels=0"), ({"n_fft": 1.5}, TypeError, "n_fft=1.5"),
-        ({"hop_length": -1}, ValueError, "hop_length=-1"), ({"win_length": 2000}, ValueError, "win_length=2000"),
-        ({"fmin": -1}, ValueError, "fmin=-1"), ({"fmax": 9000}, ValueError, "half of the 16000 Hz"),
-        ({"fmin": 8000}, ValueError, "below half"), ({"fmin": 500, "fmax": 400}, ValueError, "the lesser first"),
-        ({"power": 3}, ValueError, "power=3"), ({"pad_mode": "wrap"}, ValueError, "pad_mode='wrap'"),
-        ({"norm": "l2"}, ValueError, "norm='l2'"), ({"ref": 0}, ValueError, "ref=0"), ({"ref": "min"}, TypeError, "ref='min'"),
-        ({"amin": 0}, ValueError, "amin=0"), ({"top_db": -3}, ValueError, "top_db=-3"), ({"top_db": "a"}, TypeError, "top_db"),
-        ({"max_frames": 0}, ValueError, "max_frames=0"), ({"truncate": True, "max_frames": None}, ValueError, "truncate"),
-        ({"dtype": "float64"}, ValueError, "dtype='float64'"), ({"fmax": math.nan}, ValueError, "fmax"),
+        ({"n_mels": 0}, ValueError, "n_mels=0"),
+        ({"n_fft": 1.5}, TypeError, "n_fft=1.5"),
+        ({"hop_length": -1}, ValueError, "hop_length=-1"),
+        ({"win_length": 2000}, ValueError, "win_length=2000"),
+        ({"fmin": -1}, ValueError, "fmin=-1"),
+        ({"fmax": 9000}, ValueError, "half of the 16000 Hz"),
+        ({"fmin": 8000}, ValueError, "below half"),
+        ({"fmin": 500, "fmax": 400}, ValueError, "the lesser first"),
+        ({"power": 3}, ValueError, "power=3"),
+        ({"pad_mode": "wrap"}, ValueError, "pad_mode='wrap'"),
+        ({"norm": "l2"}, ValueError, "norm='l2'"),
+        ({"ref": 0}, ValueError, "ref=0"),
+        ({"ref": "min"}, TypeError, "ref='min'"),
+        ({"amin": 0}, ValueError, "amin=0"),
+        ({"top_db": -3}, ValueError, "top_db=-3"),
+        ({"top_db": "a"}, TypeError, "top_db"),
+        ({"max_frames": 0}, ValueError, "max_frames=0"),
+        ({"truncate": True, "max_frames": None}, ValueError, "truncate"),
+        ({"dtype": "float64"}, ValueError, "dtype='float64'"),
+        ({"fmax": math.nan}, ValueError, "fmax"),
     ],
-)  # fmt: skip
+)
 def test_wrong_options_of_a_spectrogram_are_told(options, error, said):
     with pytest.raises(error, match=said):
         fl.SpectrogramField(**options)

@@ -1,5 +1,6 @@
 """Sound files: stored as they are or encoded, and segments of them against decoding the whole."""
 
+import contextlib
 import io
 import pickle
 import sys
@@ -19,8 +20,10 @@ from fastloader.testing import FieldContract
 
 EXACT = ("wav", "flac")
 FILES = [
-    f"{name}.{ending}" for name in ("speech", "music") for ending in ("wav", "flac", "ogg", "opus", "mp3", "sox.flac", "sox.ogg")
-]  # fmt: skip
+    f"{name}.{ending}"
+    for name in ("speech", "music")
+    for ending in ("wav", "flac", "ogg", "opus", "mp3", "sox.flac", "sox.ogg")
+]
 
 
 def tone(frames, channels=1, rate=16000):
@@ -67,9 +70,16 @@ class TestCompressedContract(FieldContract):
 
     def bad_values(self, field):
         bad = [
-            b"", b"nothing", wav(np.zeros((0, 1))), np.array(["a"]), (np.full(5, np.nan), 16000), (tone(5), -1), "no such file",
-            (np.zeros((2, 900)), 16000), io.StringIO("text"),
-        ]  # fmt: skip
+            b"",
+            b"nothing",
+            wav(np.zeros((0, 1))),
+            np.array(["a"]),
+            (np.full(5, np.nan), 16000),
+            (tone(5), -1),
+            "no such file",
+            (np.zeros((2, 900)), 16000),
+            io.StringIO("text"),
+        ]
         bad += [np.zeros(50)] if field.sample_rate is None else []
         bad += [wav(tone(30, 2))] if field.channels == 1 else []
         bad += [tone(16001), wav(tone(16001))] if field.max_duration else []
@@ -108,7 +118,7 @@ def test_a_segment_is_that_part_of_the_whole(name, data, sounds):
 
 
 def test_segments_near_the_end_of_a_vorbis_file_are_where_they_should_be(sounds):
-    """libsndfile itself is off by a part of a block in the last page of such a file."""
+    """What libsndfile itself gives is off by a part of a block in the last page of such a file."""
     for name in ("music.ogg", "music.sox.ogg", "speech.ogg"):
         file = sounds[name].read_bytes()
         facts = sound_files.facts_of(file)
@@ -172,14 +182,26 @@ def test_everything_becomes_the_encoding_unless_it_is(tmp_path, sounds):
 
 def test_what_does_not_fit_is_told(tmp_path, sounds):
     for field, value, said in (
-        (fl.AudioCompressedField(sample_rate=16000), sounds["speech.wav"], "the file has 22050 Hz, and sample_rate is 16000"),
+        (
+            fl.AudioCompressedField(sample_rate=16000),
+            sounds["speech.wav"],
+            "the file has 22050 Hz, and sample_rate is 16000",
+        ),
         (fl.AudioCompressedField(encoding="opus"), sounds["speech.wav"], "Opus has no 22050 Hz"),
         (fl.AudioCompressedField(), sounds["music.aiff"], "none of WAV, FLAC, Ogg Vorbis, Ogg Opus and MP3"),
         (fl.AudioCompressedField(channels=1), sounds["music.flac"], "expected 1 channels, got 2"),
-        (fl.AudioCompressedField(max_duration=1), sounds["music.flac"], "the sound has 2.000 seconds, and max_duration is 1"),
-        (fl.AudioCompressedField(encoding="flac"), (np.zeros((50, 12)), 8000), "flac can't hold 12 channels at 8000 Hz"),
+        (
+            fl.AudioCompressedField(max_duration=1),
+            sounds["music.flac"],
+            "the sound has 2.000 seconds, and max_duration is 1",
+        ),
+        (
+            fl.AudioCompressedField(encoding="flac"),
+            (np.zeros((50, 12)), 8000),
+            "flac can't hold 12 channels at 8000 Hz",
+        ),
         (fl.AudioCompressedField(), np.zeros(50), "an array without its rate"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(SampleError, match=f"sample 0, field 'sound': .*{said}"):
             stored(tmp_path, field, value)
 
@@ -227,21 +249,23 @@ def test_damaged_files_give_an_error_or_sound(data, sounds):
     file = bytearray(sounds[name].read_bytes()[:20000])
     for _ in range(data.draw(st.integers(1, 8))):
         file[data.draw(st.integers(0, len(file) - 1))] = data.draw(st.integers(0, 255))
-    try:
+    with contextlib.suppress(ValueError):  # anything else is a bug
         facts = sound_files.facts_of(file)
         stop = min(facts.frames, 50000)
         assert sound_files.decode(file, facts, 0, stop).shape == (stop, facts.channels)
-    except ValueError as error:
-        assert str(error)
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"encoding": "mp3"}, "encoding='mp3'"), ({"sample_rate": 0}, "sample_rate=0"), ({"channels": 0}, "channels=0"),
-        ({"max_duration": 0}, "max_duration=0"), ({"bits": 8}, "bits=8"), ({"bits": True}, "bits=True"),
+        ({"encoding": "mp3"}, "encoding='mp3'"),
+        ({"sample_rate": 0}, "sample_rate=0"),
+        ({"channels": 0}, "channels=0"),
+        ({"max_duration": 0}, "max_duration=0"),
+        ({"bits": 8}, "bits=8"),
+        ({"bits": True}, "bits=True"),
     ],
-)  # fmt: skip
+)
 def test_wrong_options_are_told(options, said):
     with pytest.raises(ValueError, match=said):
         fl.AudioCompressedField(**options)

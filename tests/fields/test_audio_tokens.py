@@ -34,9 +34,14 @@ class TestTokensContract(FieldContract):
     def bad_values(self, field):
         shape = (field.codebooks, 3)
         bad = [
-            np.zeros((field.codebooks + 1, 3), int), np.zeros(3, int), np.zeros(shape), np.full(shape, -1), "tokens", b"tokens",
+            np.zeros((field.codebooks + 1, 3), int),
+            np.zeros(3, int),
+            np.zeros(shape),
+            np.full(shape, -1),
+            "tokens",
+            b"tokens",
             np.full(shape, field.codebook_size),
-        ]  # fmt: skip
+        ]
         return bad + ([np.zeros((1, 10), int)] if field.max_frames else [])
 
 
@@ -84,9 +89,12 @@ def test_what_lies_outside_is_told():
 
 
 def test_a_bad_token_is_named(tmp_path):
-    with pytest.raises(SampleError, match="sample 0, field 't': the token 1024 is none of a codebook of 1024"):
-        with fl.DatasetWriter(tmp_path / "x.fld", {"t": fl.AudioTokensField(1, 1024)}) as writer:
-            writer.write_sample({"t": [[3, 1024]]})
+    said = "sample 0, field 't': the token 1024 is none of a codebook of 1024"
+    with (
+        pytest.raises(SampleError, match=said),
+        fl.DatasetWriter(tmp_path / "x.fld", {"t": fl.AudioTokensField(1, 1024)}) as writer,
+    ):
+        writer.write_sample({"t": [[3, 1024]]})
 
 
 @pytest.mark.parametrize("options", [(0, 5), (1, 0), (1, 2**32 + 1), (70000, 2), (1, 2, -1)])
