@@ -12,12 +12,12 @@ std::uint64_t word(Bytes data, std::size_t at) {
 }
 
 template <class T>
-void unpack(const TokenShape& shape, Bytes packed, std::uint64_t first, std::uint64_t count, T* out) {
+void unpack(const TokenShape& shape, Bytes packed, std::uint64_t first, std::uint64_t count, std::uint8_t* out) {
     const std::uint64_t mask = (std::uint64_t{1} << shape.bits) - 1;
     std::uint64_t place = first * shape.codebooks * shape.bits;
     for (std::uint64_t frame = 0; frame < count; ++frame)
         for (std::uint32_t book = 0; book < shape.codebooks; ++book, place += shape.bits)
-            out[book * count + frame] = static_cast<T>((word(packed, place / 8) >> (place % 8)) & mask);
+            store(out + (book * count + frame) * sizeof(T), static_cast<T>((word(packed, place / 8) >> (place % 8)) & mask));
 }
 
 }  // namespace
@@ -61,9 +61,9 @@ void unpack_tokens(const TokenShape& shape, Bytes packed, std::uint64_t first, s
         throw Failure("format", "the payload has fewer frames");
     if (__builtin_mul_overflow(count, std::uint64_t{shape.codebooks} * item, &all) || all != out.size())
         throw Failure("argument", "the tokens have another size");
-    if (item == 1 && shape.bits <= 8) return unpack(shape, packed, first, count, out.data());
-    if (item == 2 && shape.bits <= 16) return unpack(shape, packed, first, count, reinterpret_cast<std::uint16_t*>(out.data()));
-    if (item == 4) return unpack(shape, packed, first, count, reinterpret_cast<std::uint32_t*>(out.data()));
+    if (item == 1 && shape.bits <= 8) return unpack<std::uint8_t>(shape, packed, first, count, out.data());
+    if (item == 2 && shape.bits <= 16) return unpack<std::uint16_t>(shape, packed, first, count, out.data());
+    if (item == 4) return unpack<std::uint32_t>(shape, packed, first, count, out.data());
     throw Failure("argument", "tokens of 1, 2 or 4 bytes, as many as they need");
 }
 

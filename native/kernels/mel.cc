@@ -59,7 +59,10 @@ Mel::Mel(const MelSpec& spec) : spec_(checked(spec)), fft_(spec.n_fft), window_(
         const double left = edges[band], peak = edges[band + 1], right = edges[band + 2];
         const double height = spec.slaney_norm ? 2.0 / (right - left) : 1.0;
         Band made{0, {}};
-        for (std::size_t k = 0; k < fft_.bins(); ++k) {
+        const auto bin = [&](double hertz) { return hertz * spec.n_fft / spec.sample_rate; };
+        const auto first = static_cast<std::size_t>(std::max(0.0, bin(left) - 1));
+        const auto last = std::min(fft_.bins(), static_cast<std::size_t>(bin(right) + 2));
+        for (std::size_t k = first; k < last; ++k) {
             const double hertz = static_cast<double>(k) * spec.sample_rate / spec.n_fft;
             const double weight = std::max(0.0, std::min((hertz - left) / (peak - left), (right - hertz) / (right - peak)));
             const double rounded = static_cast<float>(weight * height);  // as librosa keeps them

@@ -138,16 +138,15 @@ void Sound::finish(MutableBytes out) {
                                     ", not " + std::to_string(count) + " of " + std::to_string(width));
     if (program.stored == SoundKind::tokens) {  // (codebooks, frames), with what was added on both sides
         const std::size_t middle = end_ - begin_, item = program.item;
-        thread_local std::vector<std::uint32_t> aligned;
-        aligned.resize((middle * width * item + 3) / 4);
-        const MutableBytes room(reinterpret_cast<std::uint8_t*>(aligned.data()), middle * width * item);
+        thread_local std::vector<std::uint8_t> room;
+        room.resize(middle * width * item);
         const TokenShape shape{program.channels, program.bits};
         guarded([&] { unpack_tokens(shape, payload_, begin_, middle, item, room); });
         const auto added = static_cast<std::uint32_t>(value_);
         for (std::size_t book = 0; book < width; ++book) {
             std::uint8_t* row = out.data() + book * count * item;
             for (std::size_t i = 0; i < count; ++i) std::memcpy(row + i * item, &added, item);
-            std::memcpy(row + left_ * item, room.data() + book * middle * item, middle * item);
+            if (middle) std::memcpy(row + left_ * item, room.data() + book * middle * item, middle * item);
         }
         return;
     }

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.errors import FastLoaderError, FormatError
+from fastloader.errors import DecodeError, FormatError
 from fastloader.fields.audio import channel_count, limited, seconds
 from fastloader.fields.base import Decoder, Encoded, Field, PayloadBatch, ReadFunction
 from fastloader.fields.sound_files import CODECS, SoundFacts, decode, encode, facts_of, resampled
@@ -172,7 +172,7 @@ class AudioCompressedField(Field):
         try:
             facts = facts_of(data)
             decode(data, facts, 0, facts.frames)
-        except FastLoaderError as error:
+        except DecodeError as error:
             return error.message
         except ValueError as error:
             return str(error)
