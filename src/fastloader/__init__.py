@@ -23,6 +23,7 @@ from fastloader.fields import (
     AudioTokensField,
     AudioWaveformField,
     BatchDecoder,
+    BoxesField,
     BytesField,
     Decoder,
     Elements,
@@ -34,6 +35,7 @@ from fastloader.fields import (
     IntField,
     JPEGImageField,
     JSONField,
+    KeypointsField,
     NDArrayField,
     PayloadBatch,
     PNGImageField,
@@ -51,11 +53,12 @@ from fastloader.writer import DatasetWriter, concatenate
 __version__ = "0.1.0"
 
 __all__ = [
-    "AudioCompressedField", "AudioTokensField", "AudioWaveformField", "BatchDecoder", "BytesField", "ChecksumError",
-    "DataLoader", "Dataset", "DatasetIterator", "DatasetReader", "DatasetWriter", "DecodeError", "Decoder",
-    "ElementError", "Elements", "Encoded", "EncodedAudio", "EncodedColumn", "EpochDigest", "FastLoaderError", "Field",
-    "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField", "JSONField", "KeyNotFoundError",
-    "MapDataset", "MissingExtraError", "NDArrayField", "NotFoundError", "OperationError", "PNGImageField", "Pad",
-    "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "SpectrogramField", "StateError", "StoreError",
-    "ThreadingOptions", "TypeId", "UnknownTypeError", "concatenate", "open", "ops", "register_type", "verify",
+    "AudioCompressedField", "AudioTokensField", "AudioWaveformField", "BatchDecoder", "BoxesField", "BytesField",
+    "ChecksumError", "DataLoader", "Dataset", "DatasetIterator", "DatasetReader", "DatasetWriter", "DecodeError",
+    "Decoder", "ElementError", "Elements", "Encoded", "EncodedAudio", "EncodedColumn", "EpochDigest", "FastLoaderError",
+    "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField", "JSONField", "KeyNotFoundError",
+    "KeypointsField", "MapDataset", "MissingExtraError", "NDArrayField", "NotFoundError", "OperationError",
+    "PNGImageField", "Pad", "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "SpectrogramField",
+    "StateError", "StoreError", "ThreadingOptions", "TypeId", "UnknownTypeError", "concatenate", "open", "ops",
+    "register_type", "verify",
 ]  # fmt: skip

@@ -31,7 +31,14 @@ class Engine:
     def __init__(
         self,
         columns: list[
-            tuple[int, int, int, int, tuple[int, int, int, int, bool, bytes] | None, Program | SoundProgram | None]
+            tuple[
+                int,
+                int,
+                int,
+                int,
+                tuple[int, int, int, int, bool, bytes] | None,
+                list[tuple[Program, bool]] | SoundProgram,
+            ]
         ],
         threads: int,
         slots: int,
@@ -69,8 +76,17 @@ class Engine:
     def slots_made(self) -> int: ...
     @property
     def slot_bytes(self) -> int: ...
+    @property
+    def slot_columns(self) -> list[int]: ...
     def usage(self) -> dict[str, Any]: ...
     def times(self) -> list[dict[str, Any]]: ...
+
+def planned_bytes(
+    plan: tuple[
+        int, int, int, int, tuple[int, int, int, int, bool, bytes] | None, list[tuple[Program, bool]] | SoundProgram
+    ],
+    samples: int,
+) -> int | None: ...
 
 class Keys:
     def __init__(self, offsets: Table, bytes: Table, slots: Table) -> None: ...
@@ -273,10 +289,15 @@ class Program:
         scale: tuple[float, float, float, float],
         bias: tuple[float, float, float, float],
         seed: int,
+        tells: Sequence[int] = [],
     ) -> None: ...
     @property
     def row_bytes(self) -> int: ...
+    @property
+    def told(self) -> int: ...
     def then(self, program: Program) -> Program: ...
     def then_function(self, address: int, name: str, op: int, row_bytes: int, in_place: bool) -> Program: ...
     def then_overlay(self, mask: Buffer, share: int, samples: list[int]) -> Program: ...
-    def run(self, payload: Buffer, shape: Buffer, epoch: int, sample: int, out: Buffer) -> None: ...
+    def run(
+        self, payload: Buffer, shape: Buffer, epoch: int, sample: int, out: Buffer, told: Buffer | None = None
+    ) -> None: ...

@@ -10,10 +10,11 @@ from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField
 from fastloader.fields.ndarray import NDArrayField
 from fastloader.fields.payloads import MappedPayloads
 from fastloader.fields.registry import BY_TYPE_ID, field_class, register_type
+from fastloader.fields.shapes import BoxesField, KeypointsField, PointsField
 
 __all__ = [
-    "BY_TYPE_ID", "AudioCompressedField", "AudioTokensField", "AudioWaveformField", "BatchDecoder", "BytesField",
-    "Decoder", "Elements", "Encoded", "EncodedAudio", "EncodedColumn", "Field", "FloatField", "IntField",
-    "JPEGImageField", "JSONField", "MappedPayloads", "NDArrayField", "PNGImageField", "PayloadBatch", "Plan",
-    "RawImageField", "SpectrogramField", "field_class", "register_type",
+    "BY_TYPE_ID", "AudioCompressedField", "AudioTokensField", "AudioWaveformField", "BatchDecoder", "BoxesField",
+    "BytesField", "Decoder", "Elements", "Encoded", "EncodedAudio", "EncodedColumn", "Field", "FloatField", "IntField",
+    "JPEGImageField", "JSONField", "KeypointsField", "MappedPayloads", "NDArrayField", "PNGImageField", "PayloadBatch",
+    "Plan", "PointsField", "RawImageField", "SpectrogramField", "field_class", "register_type",
 ]  # fmt: skip

@@ -36,7 +36,8 @@ def settle(
         rows = np.arange(samples)
         for row in {fault.row for fault in faults}:
             rows[row] = good[np.searchsorted(good, row) % len(good)]
-        values = {column.name: _take(column, *values[column.name], rows) for column in columns}
+        known = {column.name: column for column in columns}
+        values = {name: _take(known.get(name), *value, rows) for name, value in values.items()}
     batch: Batch = {}
     for name, (value, valid) in values.items():
         if isinstance(value, Padded | Ragged):
@@ -47,7 +48,7 @@ def settle(
 
 
 def _take(
-    column: Column, value: Any, valid: NDArray[np.bool_] | None, rows: NDArray[np.int64]
+    column: Column | None, value: Any, valid: NDArray[np.bool_] | None, rows: NDArray[np.int64]
 ) -> tuple[Any, NDArray[np.bool_] | None]:
     """A field's part with its rows chosen anew."""
     there = None if valid is None or valid[rows].all() else valid[rows]
@@ -55,5 +56,6 @@ def _take(
         return value[rows], there
     if isinstance(value, Padded | Ragged):
         return value.take(rows), there
+    assert column is not None  # views and what pipelines return come as arrays
     chosen = [value[row] for row in rows.tolist()]
     return (column.field.collate(chosen) if there is None else chosen), there

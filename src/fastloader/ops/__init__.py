@@ -1,12 +1,12 @@
 """Operations on images, sounds and labels, for ``DataLoader(pipelines={field: [...]}, batch_ops=[...])``.
 
 Each is a frozen description. What an operation draws is a function of the loader's seed, the epoch, the sample and its
-place in the pipeline alone.
+place in the pipeline alone, or the name that ``Op.shared`` gave it.
 """
 
 from fastloader.ops.affine import Affine, RandomAffine, RandomRotation, RandomTranslate, Rotate
 from fastloader.ops.auto import RandAugment, TrivialAugment
-from fastloader.ops.base import Op, Pixels, Step
+from fastloader.ops.base import Named, Op, Pixels, Step
 from fastloader.ops.batches import BatchOp, CutMix, Mixup
 from fastloader.ops.colour import (
     ColorJitter,
@@ -18,9 +18,11 @@ from fastloader.ops.colour import (
     RandomSaturation,
 )
 from fastloader.ops.custom import CustomOp, custom
+from fastloader.ops.drawn import Drawn
 from fastloader.ops.erase import Cutout, RandomErasing
 from fastloader.ops.geometry import (
     CenterCrop,
+    Geometry,
     HorizontalFlip,
     Pad,
     RandomCrop,
@@ -46,13 +48,15 @@ from fastloader.ops.sound import (
 )
 from fastloader.ops.tones import AutoContrast, Equalize, Invert, Posterize, Solarize
 from fastloader.ops.values import Cast, Layout, Normalize
+from fastloader.ops.views import Views
 
 __all__ = [
     "AddNoise", "Affine", "AutoContrast", "BatchOp", "Cast", "CenterCrop", "ColorJitter", "CustomOp", "CutMix",
-    "Cutout", "Equalize", "Gain", "GaussianBlur", "Grayscale", "HorizontalFlip", "Invert", "LabelOp", "LabelSmoothing",
-    "Layout", "MelSpectrogram", "Mixup", "Mono", "Normalize", "Numbers", "OneHot", "Op", "Pad", "PadOrTrim", "Pixels",
-    "Poison", "Posterize", "RandAugment", "Random", "RandomAffine", "RandomBrightness", "RandomContrast", "RandomCrop",
-    "RandomErasing", "RandomGrayscale", "RandomHue", "RandomResizedCrop", "RandomRotation", "RandomSaturation",
-    "RandomSegment", "RandomTranslate", "ReplaceLabel", "Resample", "Resize", "Rotate", "Sharpness", "Solarize",
-    "Sound", "SoundOp", "SpecAugment", "Step", "TimeShift", "TrivialAugment", "VerticalFlip", "custom",
+    "Cutout", "Drawn", "Equalize", "Gain", "GaussianBlur", "Geometry", "Grayscale", "HorizontalFlip", "Invert",
+    "LabelOp", "LabelSmoothing", "Layout", "MelSpectrogram", "Mixup", "Mono", "Named", "Normalize", "Numbers", "OneHot",
+    "Op", "Pad", "PadOrTrim", "Pixels", "Poison", "Posterize", "RandAugment", "Random", "RandomAffine",
+    "RandomBrightness", "RandomContrast", "RandomCrop", "RandomErasing", "RandomGrayscale", "RandomHue",
+    "RandomResizedCrop", "RandomRotation", "RandomSaturation", "RandomSegment", "RandomTranslate", "ReplaceLabel",
+    "Resample", "Resize", "Rotate", "Sharpness", "Solarize", "Sound", "SoundOp", "SpecAugment", "Step", "TimeShift",
+    "TrivialAugment", "VerticalFlip", "Views", "custom",
 ]  # fmt: skip
