@@ -10,7 +10,7 @@ from fastloader.errors import (
     FastLoaderError,
     FormatError,
     KeyNotFoundError,
-    MissingExtraError,
+    MissingLibraryError,
     NotFoundError,
     OperationError,
     SampleError,
@@ -41,6 +41,7 @@ from fastloader.fields import (
     PNGImageField,
     RawImageField,
     SpectrogramField,
+    WebPImageField,
     register_type,
 )
 from fastloader.loader import DataLoader, Pad, ThreadingOptions
@@ -57,8 +58,8 @@ __all__ = [
     "ChecksumError", "DataLoader", "Dataset", "DatasetIterator", "DatasetReader", "DatasetWriter", "DecodeError",
     "Decoder", "ElementError", "Elements", "Encoded", "EncodedAudio", "EncodedColumn", "EpochDigest", "FastLoaderError",
     "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField", "JSONField", "KeyNotFoundError",
-    "KeypointsField", "MapDataset", "MissingExtraError", "NDArrayField", "NotFoundError", "OperationError",
+    "KeypointsField", "MapDataset", "MissingLibraryError", "NDArrayField", "NotFoundError", "OperationError",
     "PNGImageField", "Pad", "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "SpectrogramField",
-    "StateError", "StoreError", "ThreadingOptions", "TypeId", "UnknownTypeError", "concatenate", "open", "ops",
-    "register_type", "verify",
+    "StateError", "StoreError", "ThreadingOptions", "TypeId", "UnknownTypeError", "WebPImageField", "concatenate",
+    "open", "ops", "register_type", "verify",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import fastloader as fl
 from fastloader import kernels
-from fastloader.errors import DecodeError, FormatError, MissingExtraError, SampleError
+from fastloader.errors import DecodeError, FormatError, MissingLibraryError, SampleError
 from fastloader.fields import sound_files
 from fastloader.testing import FieldContract
 
@@ -277,7 +277,7 @@ def test_without_the_extra_files_are_read_and_only_decoding_names_it(tmp_path, s
     got = reader.read_sample(0)["sound"]
     assert got.codec == "flac"
     with pytest.raises(
-        MissingExtraError, match=r'soundfile is not installed.*pip install "fastloader\[audio\]" brings it'
+        MissingLibraryError, match=r'soundfile is not installed.*pip install "fastloader\[audio\]" brings it'
     ):
         got.decode()
     with pytest.raises(SampleError, match=r'pip install "fastloader\[audio\]"'):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import fastloader as fl
 from fastloader import kernels, ops
-from fastloader.errors import DecodeError, FormatError, MissingExtraError, ShapeError
+from fastloader.errors import DecodeError, FormatError, MissingLibraryError, ShapeError
 from fastloader.pipeline import PipelineError, compile_sound
 
 RATE = 8000
@@ -411,7 +411,7 @@ def test_without_the_extra_a_loader_over_files_names_it(tmp_path, monkeypatch):
         tmp_path / "x.fld", fl.AudioCompressedField(sample_rate=RATE, channels=1), [flac(sound_of(5000)[:, 0])]
     )
     monkeypatch.setitem(sys.modules, "soundfile", None)
-    with pytest.raises(MissingExtraError, match=r'pip install "fastloader\[audio\]"'):
+    with pytest.raises(MissingLibraryError, match=r'pip install "fastloader\[audio\]"'):
         fl.DataLoader(reader, 1, pipelines={"sound": [ops.PadOrTrim(1.0)]})
 
 

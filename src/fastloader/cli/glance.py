@@ -16,10 +16,9 @@ from fastloader.fields import (
     AudioWaveformField,
     Field,
     FloatField,
+    ImageFileField,
     IntField,
-    JPEGImageField,
     NDArrayField,
-    PNGImageField,
     RawImageField,
     SpectrogramField,
 )
@@ -53,7 +52,7 @@ class ColumnView:
     @property
     def is_image(self) -> bool:
         """Whether values are pictures, stored as our own fields store them."""
-        return _is_ours(self.field) and isinstance(self.field, RawImageField | JPEGImageField | PNGImageField)
+        return _is_ours(self.field) and isinstance(self.field, RawImageField | ImageFileField)
 
     @property
     def is_sound_file(self) -> bool:
@@ -99,7 +98,7 @@ def _described(field: Field, metadata: Any) -> Facts:
         return {"value": metadata["value"].item()}
     if isinstance(field, RawImageField):
         return _image(*field.shape, np.dtype(field.dtype).name)
-    if isinstance(field, JPEGImageField | PNGImageField):
+    if isinstance(field, ImageFileField):
         height, width, channels, bits = (int(number) for number in metadata.tolist())
         return _image(height, width, channels, "uint16" if bits == 16 else "uint8")
     if isinstance(field, NDArrayField):

@@ -6,7 +6,8 @@ from fastloader.fields.audio_spectrogram import SpectrogramField
 from fastloader.fields.audio_tokens import AudioTokensField
 from fastloader.fields.base import BatchDecoder, Decoder, Elements, Encoded, EncodedColumn, Field, PayloadBatch, Plan
 from fastloader.fields.basic import BytesField, FloatField, IntField, JSONField
-from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField
+from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField, WebPImageField
+from fastloader.fields.image_files import ImageFileField
 from fastloader.fields.ndarray import NDArrayField
 from fastloader.fields.payloads import MappedPayloads
 from fastloader.fields.registry import BY_TYPE_ID, field_class, register_type
@@ -14,7 +15,8 @@ from fastloader.fields.shapes import BoxesField, KeypointsField, PointsField
 
 __all__ = [
     "BY_TYPE_ID", "AudioCompressedField", "AudioTokensField", "AudioWaveformField", "BatchDecoder", "BoxesField",
-    "BytesField", "Decoder", "Elements", "Encoded", "EncodedAudio", "EncodedColumn", "Field", "FloatField", "IntField",
-    "JPEGImageField", "JSONField", "KeypointsField", "MappedPayloads", "NDArrayField", "PNGImageField", "PayloadBatch",
-    "Plan", "PointsField", "RawImageField", "SpectrogramField", "field_class", "register_type",
+    "BytesField", "Decoder", "Elements", "Encoded", "EncodedAudio", "EncodedColumn", "Field", "FloatField",
+    "ImageFileField", "IntField", "JPEGImageField", "JSONField", "KeypointsField", "MappedPayloads", "NDArrayField",
+    "PNGImageField", "PayloadBatch", "Plan", "PointsField", "RawImageField", "SpectrogramField", "WebPImageField",
+    "field_class", "register_type",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from fastloader.fields.audio_spectrogram import SpectrogramField
 from fastloader.fields.audio_tokens import AudioTokensField
 from fastloader.fields.base import Field
 from fastloader.fields.basic import BytesField, FloatField, IntField, JSONField
-from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField
+from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField, WebPImageField
 from fastloader.fields.ndarray import NDArrayField
 from fastloader.fields.shapes import BoxesField, KeypointsField
 from fastloader.types import FIRST_USER_TYPE
@@ -21,7 +21,7 @@ BY_TYPE_ID: dict[int, type[Field]] = {
     cls.type_id: cls
     for cls in (
         IntField, FloatField, BytesField, NDArrayField, JSONField, RawImageField, JPEGImageField, PNGImageField,
-        BoxesField, KeypointsField,
+        WebPImageField, BoxesField, KeypointsField,
         AudioWaveformField, AudioCompressedField, SpectrogramField, AudioTokensField,
     )
 }  # fmt: skip

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.errors import DecodeError, MissingExtraError
+from fastloader.errors import DecodeError, MissingLibraryError
 from fastloader.types import Buffer
 
 CODECS = ("wav", "flac", "vorbis", "opus", "mp3")
@@ -39,7 +39,9 @@ def _module(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except (ImportError, OSError) as error:  # soundfile may be there without its library
-        raise MissingExtraError(f"{name} is not installed ({error})", extra="audio") from error
+        raise MissingLibraryError(
+            f"{name} is not installed ({error})", hint='pip install "fastloader[audio]" brings it'
+        ) from error
 
 
 def load_library() -> None:

@@ -17,7 +17,7 @@ from fastloader.fields import BatchDecoder, Decoder, Field
 from fastloader.formats.fld import Dataset
 from fastloader.formats.fld.layout import Kind
 from fastloader.loader.padding import Layout
-from fastloader.pipeline import Compiled, Images, LabelPipeline, Sizes, SoundPipeline
+from fastloader.pipeline import Compiled, Following, Images, LabelPipeline, Sizes, SoundPipeline
 
 Parts = tuple[NDArray[np.uint8] | None, NDArray[np.uint8] | None, NDArray[np.int64] | None, NDArray[np.uint8] | None]
 """What the engine gives of a field: metadata rows, values, the offsets between them, and which are there."""
@@ -101,7 +101,7 @@ class Column:
         name: str,
         field: Field,
         layout: Layout | None = None,
-        pipeline: Images | LabelPipeline | SoundPipeline | None = None,
+        pipeline: Images | LabelPipeline | Following | SoundPipeline | None = None,
     ) -> None:
         self.number = number
         self.name = name
@@ -110,6 +110,7 @@ class Column:
         self.pipeline = pipeline if isinstance(pipeline, Images) else None
         self.sound = pipeline if isinstance(pipeline, SoundPipeline) else None
         self.labels = pipeline if isinstance(pipeline, LabelPipeline) else None
+        self.following = pipeline if isinstance(pipeline, Following) else None
         self.decoder: Decoder = field.get_decoder_class()(field)
         self.metadata_type = field.metadata_type
         self._batch = self.decoder.batch if isinstance(self.decoder, BatchDecoder) else None

@@ -20,7 +20,7 @@ from fastloader.loader.reading import Io
 from fastloader.loader.runner import SPARE_SLOTS, Runner
 from fastloader.loader.stats import Counters
 from fastloader.loader.tuning import Limits, Tuner
-from fastloader.ops import BatchOp, LabelOp, Op, SoundOp, Views
+from fastloader.ops import BatchOp, Follow, LabelOp, Op, SoundOp, Views
 from fastloader.reader import DatasetReader
 from fastloader.samplers import BatchOrder, EpochDigest, Order, Position, Remainder
 from fastloader.samplers.checks import whole
@@ -85,7 +85,7 @@ class DataLoader:
         indices: Sequence[int] | NDArray[Any] | None = None,
         sampler: Order | BatchOrder | Iterable[int] | None = None,
         fields: Sequence[str] | None = None,
-        pipelines: Mapping[str, Sequence[Op | LabelOp | SoundOp] | Views] | None = None,
+        pipelines: Mapping[str, Sequence[Op | LabelOp | Follow | SoundOp] | Views] | None = None,
         batch_ops: Sequence[BatchOp] = (),
         pad: PadSpec | Mapping[str, PadSpec] = None,
         on_error: OnError = "raise",

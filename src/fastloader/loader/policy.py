@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastloader.loader.columns import Column, Fault
 from fastloader.loader.padding import Padded, Ragged
-from fastloader.types import Batch, mask_missing
+from fastloader.types import Batch, mask_missing, stack
 
 POLICIES = ("raise", "skip", "replace")
 
@@ -56,6 +56,6 @@ def _take(
         return value[rows], there
     if isinstance(value, Padded | Ragged):
         return value.take(rows), there
-    assert column is not None  # views and what pipelines return come as arrays
     chosen = [value[row] for row in rows.tolist()]
-    return (column.field.collate(chosen) if there is None else chosen), there
+    collate = stack if column is None else column.field.collate  # what a pipeline returns is of no field
+    return (collate(chosen) if there is None else chosen), there

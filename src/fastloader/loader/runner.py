@@ -18,6 +18,7 @@ from fastloader import kernels
 from fastloader.errors import FastLoaderError, OperationError, ShapeError
 from fastloader.formats.fld import Dataset, explain
 from fastloader.loader.columns import Column, Fault, compare_sizes
+from fastloader.loader.moving import follow
 from fastloader.loader.policy import settle
 from fastloader.loader.reading import Reading, batches_within
 from fastloader.loader.resources import usable_cpus
@@ -221,6 +222,7 @@ class Runner:
             laps.append(time.perf_counter())
         compare_sizes(made, [column.name for column in self._columns], faults)
         values = {name: value for one in made for name, value in one.values.items()}
+        follow(values, (column.following for column in self._columns if column.following is not None))
         for fault in faults:
             self._locate(fault, int(samples[fault.row]))
         if faults:

@@ -20,6 +20,7 @@ from fastloader.ops.colour import (
 from fastloader.ops.custom import CustomOp, custom
 from fastloader.ops.drawn import Drawn
 from fastloader.ops.erase import Cutout, RandomErasing
+from fastloader.ops.follow import Follow
 from fastloader.ops.geometry import (
     CenterCrop,
     Geometry,
@@ -28,9 +29,11 @@ from fastloader.ops.geometry import (
     RandomCrop,
     RandomResizedCrop,
     Resize,
+    Size,
     VerticalFlip,
 )
 from fastloader.ops.labels import LabelOp, LabelSmoothing, Numbers, OneHot, Poison, ReplaceLabel
+from fastloader.ops.orient import Orient
 from fastloader.ops.random import Random
 from fastloader.ops.smooth import GaussianBlur, Sharpness
 from fastloader.ops.sound import (
@@ -52,11 +55,11 @@ from fastloader.ops.views import Views
 
 __all__ = [
     "AddNoise", "Affine", "AutoContrast", "BatchOp", "Cast", "CenterCrop", "ColorJitter", "CustomOp", "CutMix",
-    "Cutout", "Drawn", "Equalize", "Gain", "GaussianBlur", "Geometry", "Grayscale", "HorizontalFlip", "Invert",
-    "LabelOp", "LabelSmoothing", "Layout", "MelSpectrogram", "Mixup", "Mono", "Named", "Normalize", "Numbers", "OneHot",
-    "Op", "Pad", "PadOrTrim", "Pixels", "Poison", "Posterize", "RandAugment", "Random", "RandomAffine",
-    "RandomBrightness", "RandomContrast", "RandomCrop", "RandomErasing", "RandomGrayscale", "RandomHue",
+    "Cutout", "Drawn", "Equalize", "Follow", "Gain", "GaussianBlur", "Geometry", "Grayscale", "HorizontalFlip",
+    "Invert", "LabelOp", "LabelSmoothing", "Layout", "MelSpectrogram", "Mixup", "Mono", "Named", "Normalize", "Numbers",
+    "OneHot", "Op", "Orient", "Pad", "PadOrTrim", "Pixels", "Poison", "Posterize", "RandAugment", "Random",
+    "RandomAffine", "RandomBrightness", "RandomContrast", "RandomCrop", "RandomErasing", "RandomGrayscale", "RandomHue",
     "RandomResizedCrop", "RandomRotation", "RandomSaturation", "RandomSegment", "RandomTranslate", "ReplaceLabel",
-    "Resample", "Resize", "Rotate", "Sharpness", "Solarize", "Sound", "SoundOp", "SpecAugment", "Step", "TimeShift",
-    "TrivialAugment", "VerticalFlip", "Views", "custom",
+    "Resample", "Resize", "Rotate", "Sharpness", "Size", "Solarize", "Sound", "SoundOp", "SpecAugment", "Step",
+    "TimeShift", "TrivialAugment", "VerticalFlip", "Views", "custom",
 ]  # fmt: skip

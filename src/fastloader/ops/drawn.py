@@ -68,6 +68,7 @@ _RULES = {
     "rand_augment": _Rule(Drawn((1, 2), "float32", f"{_CHANGE}, for each"), 3, given_size=True),
     "trivial_augment": _Rule(Drawn((2,), "float32", _CHANGE), 1, given_size=True),
     "tell_geometry": _Rule(GEOMETRY, None),
+    "tell_size": _Rule(SIZE, None),
 }  # fmt: skip
 
 

@@ -1,12 +1,13 @@
 """From a list of operations to one native program that makes finished rows of a batch."""
 
 from fastloader.pipeline.compiler import Compiled, PipelineError, compile_pipeline
+from fastloader.pipeline.following import HIDDEN, Following, compile_following, watched
 from fastloader.pipeline.images import Images, Sizes, check_sharing, compile_images
 from fastloader.pipeline.labels import BatchStep, LabelPipeline, Pipelines, compile_batch_ops, compile_labels
 from fastloader.pipeline.sound import SoundPipeline, compile_sound, takes_sounds
 
 __all__ = [
-    "BatchStep", "Compiled", "Images", "LabelPipeline", "PipelineError", "Pipelines", "Sizes", "SoundPipeline",
-    "check_sharing", "compile_batch_ops", "compile_images", "compile_labels", "compile_pipeline", "compile_sound",
-    "takes_sounds",
+    "HIDDEN", "BatchStep", "Compiled", "Following", "Images", "LabelPipeline", "PipelineError", "Pipelines", "Sizes",
+    "SoundPipeline", "check_sharing", "compile_batch_ops", "compile_following", "compile_images", "compile_labels",
+    "compile_pipeline", "compile_sound", "takes_sounds", "watched",
 ]  # fmt: skip

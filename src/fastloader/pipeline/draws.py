@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fastloader import kernels
-from fastloader.ops import CustomOp, Drawn, Geometry, Named, Op, Step
+from fastloader.ops import CustomOp, Drawn, Geometry, Named, Op, Size, Step
 from fastloader.ops.drawn import SIZE, drawn_by, draws_by, needs_size
 
 MAX_OPS = 1 << 16
@@ -55,16 +55,20 @@ class Entry:
         return f"returns {self.returns!r}, {drawn_by(self.op.step())}"
 
 
-def entry_of(op: Op, number: int, before: Sequence[Entry]) -> Entry:
-    """An operation of a list; raises ``ValueError`` where it can't have the names it has."""
+def entry_of(op: Op, first_number: int, before: Sequence[Entry]) -> Entry:
+    """An operation of a list; raises ``ValueError`` where it can't have the names it has.
+
+    It draws by its place, counted from ``first_number``. What only looks has no place: others draw alike with it.
+    """
+    number = first_number + sum(not isinstance(entry.op, Geometry | Size) for entry in before)
     named = Named.of(op)
     inner, returns = named.op, named.returns
     step = inner.step()
-    if isinstance(inner, Geometry):
+    if isinstance(inner, Geometry | Size):
         if returns is not None:
             raise ValueError("has the name of its field already")
         returns = inner.returns
-        for entry in before:
+        for entry in before if isinstance(inner, Geometry) else ():
             if isinstance(entry.op, CustomOp):
                 raise ValueError(f"can't tell how {entry.op} moves pixels: put it before that operation")
     if named.share is not None and draws_by(step) is None and not isinstance(inner, CustomOp):

@@ -15,6 +15,7 @@ from fastloader.ops import BatchOp, LabelOp, Numbers
 from fastloader.ops.batches import mixed
 from fastloader.pipeline.compiler import PipelineError, wrong
 from fastloader.pipeline.draws import MAX_OPS
+from fastloader.pipeline.following import Following
 from fastloader.pipeline.images import Images
 from fastloader.pipeline.sound import SoundPipeline
 from fastloader.types import Batch
@@ -65,7 +66,7 @@ def compile_labels(name: str, field: Field, ops: Sequence[Any]) -> LabelPipeline
     return LabelPipeline(tuple(ops), given, tuple(lines))
 
 
-Pipelines = Mapping[str, Images | LabelPipeline | SoundPipeline]
+Pipelines = Mapping[str, Images | LabelPipeline | Following | SoundPipeline]
 """Pipelines by field."""
 
 
