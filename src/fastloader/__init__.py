@@ -19,12 +19,16 @@ from fastloader.errors import (
     UnknownTypeError,
 )
 from fastloader.fields import (
+    AudioCompressedField,
+    AudioTokensField,
+    AudioWaveformField,
     BatchDecoder,
     BoxesField,
     BytesField,
     Decoder,
     Elements,
     Encoded,
+    EncodedAudio,
     EncodedColumn,
     Field,
     FloatField,
@@ -38,6 +42,7 @@ from fastloader.fields import (
     RawImageField,
     RowDecoder,
     RowFunction,
+    SpectrogramField,
     WebPImageField,
     register_type,
 )
@@ -51,11 +56,12 @@ from fastloader.writer import DatasetWriter, concatenate
 __version__ = "0.1.0"
 
 __all__ = [
-    "BatchDecoder", "BoxesField", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetIterator",
-    "DatasetReader", "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded", "EncodedColumn",
-    "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField",
-    "JSONField", "KeyNotFoundError", "KeypointsField", "MapDataset", "MissingLibraryError", "NDArrayField",
-    "NotFoundError", "OperationError", "PNGImageField", "Pad", "PayloadBatch", "RawImageField", "RowDecoder",
-    "RowFunction", "SampleError", "ShapeError", "StateError", "StoreError", "ThreadingOptions", "TypeId",
-    "UnknownTypeError", "WebPImageField", "concatenate", "open", "ops", "register_type", "verify",
+    "AudioCompressedField", "AudioTokensField", "AudioWaveformField", "BatchDecoder", "BoxesField", "BytesField",
+    "ChecksumError", "DataLoader", "Dataset", "DatasetIterator", "DatasetReader", "DatasetWriter", "DecodeError",
+    "Decoder", "ElementError", "Elements", "Encoded", "EncodedAudio", "EncodedColumn", "EpochDigest", "FastLoaderError",
+    "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField", "JSONField", "KeyNotFoundError",
+    "KeypointsField", "MapDataset", "MissingLibraryError", "NDArrayField", "NotFoundError", "OperationError",
+    "PNGImageField", "Pad", "PayloadBatch", "RawImageField", "RowDecoder", "RowFunction", "SampleError", "ShapeError",
+    "SpectrogramField", "StateError", "StoreError", "ThreadingOptions", "TypeId", "UnknownTypeError", "WebPImageField",
+    "concatenate", "open", "ops", "register_type", "verify",
 ]  # fmt: skip

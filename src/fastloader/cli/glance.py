@@ -10,7 +10,19 @@ import numpy as np
 from fastloader import kernels
 from fastloader.cli.output import printable
 from fastloader.errors import FormatError, KeyNotFoundError, UnknownTypeError
-from fastloader.fields import Field, FloatField, ImageFileField, IntField, NDArrayField, RawImageField
+from fastloader.fields import (
+    AudioCompressedField,
+    AudioTokensField,
+    AudioWaveformField,
+    Field,
+    FloatField,
+    ImageFileField,
+    IntField,
+    NDArrayField,
+    RawImageField,
+    SpectrogramField,
+)
+from fastloader.fields.sound_files import CODECS
 from fastloader.formats.fld import Dataset, FldFile, explain
 from fastloader.types import FIRST_USER_TYPE, format_size
 
@@ -41,6 +53,11 @@ class ColumnView:
     def is_image(self) -> bool:
         """Whether values are pictures, stored as our own fields store them."""
         return _is_ours(self.field) and isinstance(self.field, RawImageField | ImageFileField)
+
+    @property
+    def is_sound_file(self) -> bool:
+        """Whether values are encoded sounds, stored as our own field stores them."""
+        return _is_ours(self.field) and isinstance(self.field, AudioCompressedField)
 
     def glance(self, file: FldFile, row: int, sample: int) -> Facts | None:
         """Facts about one value; ``None`` where it is missing."""
@@ -86,7 +103,25 @@ def _described(field: Field, metadata: Any) -> Facts:
         return _image(height, width, channels, "uint16" if bits == 16 else "uint8")
     if isinstance(field, NDArrayField):
         return {"dtype": str(field.np_dtype), "shape": list(field.shape_of(metadata))}
-    return {}
+    return _sound(field, metadata)
+
+
+def _sound(field: Field, metadata: Any) -> Facts:
+    """Of sounds, how long they are; nothing of other fields."""
+    if isinstance(field, AudioCompressedField):
+        frames, rate, channels, codec, _ = metadata.tolist()
+        name = CODECS[codec] if codec < len(CODECS) else f"codec {codec}"
+        seconds = frames / rate if rate else 0.0
+        return {"seconds": seconds, "sample_rate": rate, "channels": channels, "codec": name}
+    if isinstance(field, AudioTokensField):
+        return {"dtype": field.dtype.name, "shape": [field.codebooks, int(metadata["frames"])]}
+    if not isinstance(field, AudioWaveformField | SpectrogramField):
+        return {}
+    shape = list(field.array.shape_of(metadata))
+    facts: Facts = {"dtype": field.dtype, "shape": shape}
+    if isinstance(field, AudioWaveformField) and shape:
+        facts |= {"seconds": shape[0] / field.sample_rate, "sample_rate": field.sample_rate}
+    return facts
 
 
 def _image(height: int, width: int, channels: int, dtype: str) -> Facts:
@@ -99,6 +134,10 @@ def phrase(facts: Facts | None) -> str:
         return "missing"
     if "value" in facts:
         return str(facts["value"])
+    if "seconds" in facts:
+        channels = facts.get("channels", facts["shape"][1] if len(facts.get("shape", ())) == 2 else 1)
+        sound = "mono" if channels == 1 else "stereo" if channels == 2 else f"{channels} channels"
+        return f"{facts['seconds']:.3f} s {facts.get('codec', facts.get('dtype'))} {facts['sample_rate']} Hz {sound}"
     if "height" in facts:
         pixels = f"{facts['height']}x{facts['width']}x{facts['channels']}"
         return pixels if facts["dtype"] == "uint8" else f"{pixels} {facts['dtype']}"

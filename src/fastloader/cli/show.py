@@ -31,7 +31,7 @@ def look(reader: DatasetReader, sample: int, column: ColumnView) -> Facts | None
         facts["type_id"] = column.descriptor.type_id
         payload = reader.read_payload(sample, column.name) if column.descriptor.has_payload else None
         return facts | _bytes_facts(bytes(payload or b""))
-    if column.is_image:
+    if column.is_image or column.is_sound_file:
         payload = reader.read_payload(sample, column.name)  # checked; decoding is for those who want the pixels
         return facts | {"bytes": len(payload or b"")}
     value = reader.read_sample(sample, [column.name])[column.name]

@@ -1,5 +1,9 @@
 """Fields: what a column holds and how it is stored."""
 
+from fastloader.fields.audio import AudioWaveformField
+from fastloader.fields.audio_compressed import AudioCompressedField, EncodedAudio
+from fastloader.fields.audio_spectrogram import SpectrogramField
+from fastloader.fields.audio_tokens import AudioTokensField
 from fastloader.fields.base import BatchDecoder, Decoder, Elements, Encoded, EncodedColumn, Field, PayloadBatch, Plan
 from fastloader.fields.basic import BytesField, FloatField, IntField, JSONField
 from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField, WebPImageField
@@ -11,8 +15,9 @@ from fastloader.fields.rows import RowDecoder, RowFunction
 from fastloader.fields.shapes import BoxesField, KeypointsField, PointsField
 
 __all__ = [
-    "BY_TYPE_ID", "BatchDecoder", "BoxesField", "BytesField", "Decoder", "Elements", "Encoded", "EncodedColumn",
-    "Field", "FloatField", "ImageFileField", "IntField", "JPEGImageField", "JSONField", "KeypointsField",
-    "MappedPayloads", "NDArrayField", "PNGImageField", "PayloadBatch", "Plan", "PointsField", "RawImageField",
-    "RowDecoder", "RowFunction", "WebPImageField", "field_class", "register_type",
+    "BY_TYPE_ID", "AudioCompressedField", "AudioTokensField", "AudioWaveformField", "BatchDecoder", "BoxesField",
+    "BytesField", "Decoder", "Elements", "Encoded", "EncodedAudio", "EncodedColumn", "Field", "FloatField",
+    "ImageFileField", "IntField", "JPEGImageField", "JSONField", "KeypointsField", "MappedPayloads", "NDArrayField",
+    "PNGImageField", "PayloadBatch", "Plan", "PointsField", "RawImageField", "RowDecoder", "RowFunction",
+    "SpectrogramField", "WebPImageField", "field_class", "register_type",
 ]  # fmt: skip

@@ -6,6 +6,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from fastloader.errors import UnknownTypeError
+from fastloader.fields.audio import AudioWaveformField
+from fastloader.fields.audio_compressed import AudioCompressedField
+from fastloader.fields.audio_spectrogram import SpectrogramField
+from fastloader.fields.audio_tokens import AudioTokensField
 from fastloader.fields.base import Field
 from fastloader.fields.basic import BytesField, FloatField, IntField, JSONField
 from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField, WebPImageField
@@ -18,6 +22,7 @@ BY_TYPE_ID: dict[int, type[Field]] = {
     for cls in (
         IntField, FloatField, BytesField, NDArrayField, JSONField, RawImageField, JPEGImageField, PNGImageField,
         WebPImageField, BoxesField, KeypointsField,
+        AudioWaveformField, AudioCompressedField, SpectrogramField, AudioTokensField,
     )
 }  # fmt: skip
 

@@ -18,13 +18,18 @@ from fastloader.formats.fld import Dataset
 from fastloader.formats.fld.layout import Kind
 from fastloader.loader.padding import Layout
 from fastloader.loader.rows import Rows, why
-from fastloader.pipeline import Compiled, Following, Images, LabelPipeline, RowPipeline, Sizes
+from fastloader.pipeline import Compiled, Following, Images, LabelPipeline, Pipeline, RowPipeline, Sizes, SoundPipeline
 
 Parts = tuple[NDArray[np.uint8] | None, NDArray[np.uint8] | None, NDArray[np.int64] | None, NDArray[np.uint8] | None]
 """What the engine gives of a field: metadata rows, values, the offsets between them, and which are there."""
 
 EnginePlan = tuple[
-    int, int, int, int, tuple[int, int, int, int, bool, bytes] | None, list[tuple[kernels.Program, bool]]
+    int,
+    int,
+    int,
+    int,
+    tuple[int, int, int, int, bool, bytes] | None,
+    list[tuple[kernels.Program, bool]] | kernels.SoundProgram,
 ]
 """What the engine is told of a field: kind, sizes of metadata and of a row, kind of image, elements, programs."""
 
@@ -34,7 +39,7 @@ Value = tuple[Any, NDArray[np.bool_] | None]
 _NOTHING = np.zeros(0, np.uint8)
 _NO_OFFSETS = np.zeros(0, np.int64)
 _EMPTY = memoryview(b"")
-_KINDS = {"rows": 0, "fixed": 1, "ragged": 2, "image": 3, "padded": 4, "program": 5}
+_KINDS = {"rows": 0, "fixed": 1, "ragged": 2, "image": 3, "padded": 4, "program": 5, "sound": 6}
 """The engine's numbers of the plans."""
 
 
@@ -97,13 +102,14 @@ class Column:
         name: str,
         field: Field,
         layout: Layout | None = None,
-        pipeline: Images | LabelPipeline | Following | RowPipeline | None = None,
+        pipeline: Pipeline | None = None,
     ) -> None:
         self.number = number
         self.name = name
         self.field = field
         self.layout = layout
         self.pipeline = pipeline if isinstance(pipeline, Images) else None
+        self.sound = pipeline if isinstance(pipeline, SoundPipeline) else None
         self.labels = pipeline if isinstance(pipeline, LabelPipeline) else None
         self.following = pipeline if isinstance(pipeline, Following) else None
         self.decoder: Decoder = field.get_decoder_class()(field)
@@ -120,7 +126,7 @@ class Column:
             return self.pipeline.needs_python
         if self.rows is not None:
             return self.rows.needs_python
-        return self._batch is None and self.layout is None
+        return self._batch is None and self.layout is None and self.sound is None
 
     def engine_plan(self) -> EnginePlan:
         """The plan as the engine takes it."""
@@ -131,6 +137,8 @@ class Column:
             return _KINDS["program"], self.metadata_type.itemsize, 0, 0, None, self.pipeline.programs()
         if self.rows is not None and self.rows.by_engine:
             return _KINDS["program"], self.metadata_type.itemsize, 0, 0, None, self.rows.programs()
+        if self.sound is not None:
+            return _KINDS["sound"], self.metadata_type.itemsize, 0, 0, None, self.sound.program
         plan = self.decoder.plan
         row_bytes = min(plan.row_bytes, 2**63 - 1)  # a claim past that fits no payload either
         return _KINDS[plan.kind], self.metadata_type.itemsize, row_bytes, plan.image, None, []
@@ -177,6 +185,9 @@ class Column:
         if self.rows is not None and self.rows.by_engine:
             assert data is not None
             return self.rows.made(data, samples), valid
+        if self.sound is not None:
+            assert data is not None
+            return self.sound.values(data, samples), valid
         rows = _zeros(samples) if valid is None else np.where(valid, 0, -1)
         metadata = (
             np.zeros(samples, self.metadata_type) if metadata_bytes is None else metadata_bytes.view(self.metadata_type)

@@ -16,22 +16,23 @@ from fastloader.loader.padding import Layout, PadSpec, layouts
 from fastloader.loader.policy import POLICIES
 from fastloader.loader.reading import LEAST_MEMORY, Habit, Io, Reading, check_io, plan_reading
 from fastloader.loader.resources import usable_cpus
-from fastloader.ops import BatchOp, Follow, LabelOp, Op, Views
+from fastloader.ops import BatchOp, Follow, LabelOp, Op, SoundOp, Views
 from fastloader.pipeline import (
     HIDDEN,
     BatchStep,
     Following,
     Images,
-    LabelPipeline,
+    Pipeline,
     PipelineError,
     Pipelines,
-    RowPipeline,
     check_sharing,
     compile_batch_ops,
     compile_decoder,
     compile_following,
     compile_images,
     compile_labels,
+    compile_sound,
+    takes_sounds,
     watched,
 )
 from fastloader.reader import DatasetReader
@@ -100,7 +101,7 @@ class LoaderOptions:
     indices: Sequence[int] | NDArray[Any] | None = None
     sampler: Order | BatchOrder | Iterable[int] | None = None
     fields: Sequence[str] | None = None
-    pipelines: Mapping[str, Sequence[Op | LabelOp | Follow] | Views] = field(default_factory=dict)
+    pipelines: Mapping[str, Sequence[Op | LabelOp | Follow | SoundOp] | Views] = field(default_factory=dict)
     batch_ops: Sequence[BatchOp] = ()
     pad: PadSpec | Mapping[str, PadSpec] = None
     on_error: OnError = "raise"
@@ -169,7 +170,7 @@ class LoaderOptions:
         """The programs of the fields that have pipelines, or decoders that can be compiled."""
         chosen, layouts = self.chosen_fields(reader), self.layouts(reader)
         fields = _fields(reader, chosen)
-        made: dict[str, Images | LabelPipeline | Following | RowPipeline] = {}
+        made: dict[str, Pipeline] = {}
         pipelines = watched(self.pipelines, fields)
         following = [name for name in pipelines if isinstance(fields[name], PointsField)]
         for name, ops in pipelines.items():
@@ -177,6 +178,8 @@ class LoaderOptions:
                 continue
             if not isinstance(ops, Views) and any(isinstance(op, LabelOp) for op in ops):
                 made[name] = compile_labels(name, fields[name], ops)
+            elif not isinstance(ops, Views) and takes_sounds(fields[name], ops):
+                made[name] = compile_sound(name, fields[name], ops, self.seed)
             else:
                 made[name] = compile_images(name, fields[name], ops, self.seed)
         for name in following:

@@ -33,9 +33,10 @@ SPARE_SLOTS = 3
 
 _MISFITS = {
     "length": "give pad a greater length, or Pad(..., truncate=True)",
+    "short": "a PadOrTrim or RandomSegment(..., pad=True) makes it longer, or on_error='skip' leaves out the sample",
     "shape": "leave the field out of pad=, or on_error='skip' leaves out the sample",
 }
-"""What to do about a sound sample that can't be padded."""
+"""What to do about a sound sample that does not fit into its batch."""
 
 Finish = Callable[[Batch, NDArray[np.int64]], Any]
 """What Python still does to a batch of these samples."""
@@ -63,7 +64,7 @@ class Runner:
         self._dataset = dataset
         self._columns = columns
         self._on_error = on_error
-        self._draws = any(column.pipeline is not None for column in columns)
+        self._draws = any(column.pipeline is not None or column.sound is not None for column in columns)
         self._tuner = tuner
         if tuner is not None:
             threads, depth = tuner.setting.threads, tuner.setting.ahead

@@ -20,6 +20,7 @@ from fastloader.pipeline.draws import MAX_OPS
 from fastloader.pipeline.following import Following
 from fastloader.pipeline.images import Images
 from fastloader.pipeline.pieces import PipelineError
+from fastloader.pipeline.sound import SoundPipeline
 from fastloader.types import Batch
 
 
@@ -68,7 +69,10 @@ def compile_labels(name: str, field: Field, ops: Sequence[Any]) -> LabelPipeline
     return LabelPipeline(tuple(ops), given, tuple(lines))
 
 
-Pipelines = Mapping[str, Images | LabelPipeline | Following | RowPipeline]
+Pipeline = Images | LabelPipeline | Following | RowPipeline | SoundPipeline
+"""What can become of a field."""
+
+Pipelines = Mapping[str, Pipeline]
 """Pipelines by field."""
 
 
