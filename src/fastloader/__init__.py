@@ -30,9 +30,13 @@ from fastloader.fields import (
     JPEGImageField,
     JSONField,
     NDArrayField,
+    OpticalFlowField,
     PayloadBatch,
     PNGImageField,
     RawImageField,
+    Video,
+    VideoCompressedField,
+    VideoFramesField,
     register_type,
 )
 from fastloader.loader import DataLoader, Pad, ThreadingOptions
@@ -48,8 +52,8 @@ __all__ = [
     "BatchDecoder", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetIterator", "DatasetReader",
     "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded", "EncodedColumn", "EpochDigest",
     "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField", "JSONField",
-    "KeyNotFoundError", "MapDataset", "NDArrayField", "NotFoundError", "OperationError", "PNGImageField", "Pad",
-    "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError", "ThreadingOptions",
-    "TypeId", "UnknownTypeError",
+    "KeyNotFoundError", "MapDataset", "NDArrayField", "NotFoundError", "OperationError", "OpticalFlowField",
+    "PNGImageField", "Pad", "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError",
+    "ThreadingOptions", "TypeId", "UnknownTypeError", "Video", "VideoCompressedField", "VideoFramesField",
     "concatenate", "open", "ops", "register_type", "verify",
 ]  # fmt: skip

@@ -8,14 +8,18 @@ from typing import TypeVar
 from fastloader.errors import UnknownTypeError
 from fastloader.fields.base import Field
 from fastloader.fields.basic import BytesField, FloatField, IntField, JSONField
+from fastloader.fields.flow import OpticalFlowField
 from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField
 from fastloader.fields.ndarray import NDArrayField
+from fastloader.fields.video_compressed import VideoCompressedField
+from fastloader.fields.video_frames import VideoFramesField
 from fastloader.types import FIRST_USER_TYPE
 
 BY_TYPE_ID: dict[int, type[Field]] = {
     cls.type_id: cls
     for cls in (
         IntField, FloatField, BytesField, NDArrayField, JSONField, RawImageField, JPEGImageField, PNGImageField,
+        VideoFramesField, VideoCompressedField, OpticalFlowField,
     )
 }  # fmt: skip
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import FastLoaderError, OperationError, ShapeError
+from fastloader.fields import Lazy
 from fastloader.formats.fld import Dataset, explain
 from fastloader.loader.columns import Column, Fault
 from fastloader.loader.policy import settle
@@ -217,6 +218,7 @@ class Runner:
         laps = [began]
         for column, part in zip(self._columns, parts, strict=True):
             values[column.name] = column.values(part, samples, epoch, faults)
+            self._locate_lazy(column.name, values[column.name][0], samples)
             laps.append(time.perf_counter())
         for fault in faults:
             self._locate(fault, int(samples[fault.row]))
@@ -248,6 +250,12 @@ class Runner:
             path = self._path(sample)
             error.path, error.sample, error.field = str(path), sample, fault.field
             error.hint = error.hint or f'run "fastloader verify --decode {path}"'
+
+    def _locate_lazy(self, name: str, values: Any, samples: NDArray[np.int64]) -> None:
+        """Values that are decoded when the consumer asks for it must know where they come from."""
+        for value, sample in zip(values, samples.tolist(), strict=True) if isinstance(values, list) else ():
+            if isinstance(value, Lazy):
+                value.locate(self._path(sample), sample, name)
 
     def _path(self, sample: int) -> Any:
         number, _ = self._dataset.where(sample)
