@@ -182,7 +182,7 @@ def test_frames_are_resized_while_they_are_decoded():
     # Versions of swscale place chroma differently; luma is where it was.
     luma = np.array([0.299, 0.587, 0.114])
     assert np.abs(small @ luma - wanted @ luma).mean() < 1
-    assert np.abs(small[..., ::-1] @ luma - wanted @ luma).mean() > 20
+    assert np.abs(small[..., ::-1] @ luma - wanted @ luma).mean() > 10
     made = {filter: video.frames([3], size=(20, 30), filter=filter).tobytes() for filter in fl.Video.filters}
     assert len(set(made.values())) == len(made) == 5
 

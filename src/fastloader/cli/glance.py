@@ -10,9 +10,22 @@ import numpy as np
 from fastloader import kernels
 from fastloader.cli.output import printable
 from fastloader.errors import FormatError, KeyNotFoundError, UnknownTypeError
-from fastloader.fields import Field, FloatField, IntField, JPEGImageField, NDArrayField, PNGImageField, RawImageField
+from fastloader.fields import (
+    Field,
+    FloatField,
+    IntField,
+    JPEGImageField,
+    NDArrayField,
+    OpticalFlowField,
+    PNGImageField,
+    RawImageField,
+    VideoCompressedField,
+    VideoFramesField,
+)
 from fastloader.formats.fld import Dataset, FldFile, explain
 from fastloader.types import FIRST_USER_TYPE, format_size
+
+_PICTURES = (RawImageField, JPEGImageField, PNGImageField, VideoCompressedField, VideoFramesField)
 
 Facts = dict[str, Any]
 """Names and JSON values."""
@@ -39,8 +52,8 @@ class ColumnView:
 
     @property
     def is_image(self) -> bool:
-        """Whether values are pictures, stored as our own fields store them."""
-        return _is_ours(self.field) and isinstance(self.field, RawImageField | JPEGImageField | PNGImageField)
+        """Whether values are pictures or videos, stored as our own fields store them."""
+        return _is_ours(self.field) and isinstance(self.field, _PICTURES)
 
     def glance(self, file: FldFile, row: int, sample: int) -> Facts | None:
         """Facts about one value; ``None`` where it is missing."""
@@ -84,6 +97,17 @@ def _described(field: Field, metadata: Any) -> Facts:
     if isinstance(field, JPEGImageField | PNGImageField):
         height, width, channels, bits = (int(number) for number in metadata.tolist())
         return _image(height, width, channels, "uint16" if bits == 16 else "uint8")
+    if isinstance(field, VideoCompressedField):
+        facts = _image(int(metadata["height"]), int(metadata["width"]), 3, "uint8")
+        seconds, codec = metadata["duration"].item(), metadata["codec"].decode("ascii", "replace")
+        return facts | {"frames": int(metadata["frames"]), "seconds": seconds, "codec": codec}
+    if isinstance(field, VideoFramesField):
+        height, width, channels, frames = (int(number) for number in metadata.tolist())
+        facts = _image(height, width, channels, "uint8")
+        return facts | {"frames": frames, "seconds": frames / field.fps, "codec": field.format}
+    if isinstance(field, OpticalFlowField):
+        pairs, height, width, ndim = (int(number) for number in metadata.tolist())
+        return {"dtype": "float32", "shape": [pairs, height, width, 2][4 - ndim :]}
     if isinstance(field, NDArrayField):
         return {"dtype": str(field.np_dtype), "shape": list(field.shape_of(metadata))}
     return {}
@@ -101,6 +125,8 @@ def phrase(facts: Facts | None) -> str:
         return str(facts["value"])
     if "height" in facts:
         pixels = f"{facts['height']}x{facts['width']}x{facts['channels']}"
+        if "frames" in facts:
+            return printable(f"{facts['frames']} frames of {pixels}, {facts['seconds']:.2f} s, {facts['codec']}")
         return pixels if facts["dtype"] == "uint8" else f"{pixels} {facts['dtype']}"
     if "shape" in facts:
         return printable(f"{facts['dtype']}[{','.join(map(str, facts['shape']))}]")
