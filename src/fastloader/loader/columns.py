@@ -16,7 +16,7 @@ from fastloader.fields import BatchDecoder, Decoder, Field
 from fastloader.formats.fld import Dataset
 from fastloader.formats.fld.layout import Kind
 from fastloader.loader.padding import Layout
-from fastloader.pipeline import Compiled, LabelPipeline
+from fastloader.pipeline import ClipPipeline, Compiled, LabelPipeline
 
 Parts = tuple[NDArray[np.uint8] | None, NDArray[np.uint8] | None, NDArray[np.int64] | None, NDArray[np.uint8] | None]
 """What the engine gives of a field: metadata rows, values, the offsets between them, and which are there."""
@@ -83,13 +83,14 @@ class Column:
         name: str,
         field: Field,
         layout: Layout | None = None,
-        pipeline: Compiled | LabelPipeline | None = None,
+        pipeline: Compiled | LabelPipeline | ClipPipeline | None = None,
     ) -> None:
         self.number = number
         self.name = name
         self.field = field
         self.layout = layout
         self.pipeline = pipeline if isinstance(pipeline, Compiled) else None
+        self.clips = pipeline if isinstance(pipeline, ClipPipeline) else None
         self.labels = pipeline if isinstance(pipeline, LabelPipeline) else None
         self.decoder: Decoder = field.get_decoder_class()(field)
         self.metadata_type = field.metadata_type
@@ -100,6 +101,8 @@ class Column:
         """Whether Python runs once a sample."""
         if self.pipeline is not None:
             return self.pipeline.tail is not None
+        if self.clips is not None:
+            return True
         return self._batch is None and self.layout is None
 
     def engine_plan(self) -> EnginePlan:
@@ -149,6 +152,8 @@ class Column:
             np.zeros(samples, self.metadata_type) if metadata_bytes is None else metadata_bytes.view(self.metadata_type)
         )
         payloads = SlotPayloads(_NOTHING if data is None else data, _NO_OFFSETS if offsets is None else offsets, rows)
+        if self.clips is not None:
+            return self._clipped(self.clips, metadata, payloads, numbers, epoch, faults)
         if self._batch is not None:
             try:
                 values = self._batch(metadata, payloads)
@@ -185,6 +190,23 @@ class Column:
                 made[i] = self.pipeline.tail.run(images[i], epoch, int(numbers[i]))
             except Exception as error:
                 good[i] = False
+                faults.append(Fault(i, self.name, _as_known(error)))
+        return made, None if good.all() else good
+
+    def _clipped(
+        self, clips: ClipPipeline, metadata: NDArray[Any], payloads: SlotPayloads, numbers: NDArray[np.int64],
+        epoch: int, faults: list[Fault],
+    ) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:  # fmt: skip
+        """Clips (batch, frames, ...), decoded and made here."""
+        made = clips.blank(len(numbers))
+        good = payloads.rows >= 0
+        for i in np.flatnonzero(good).tolist():
+            try:
+                video = self.decoder(metadata[i], lambda i=i: payloads.one(i))  # type: ignore[misc]
+                clips.run(video, epoch, int(numbers[i]), made[i])
+            except Exception as error:
+                good[i] = False
+                made[i] = 0
                 faults.append(Fault(i, self.name, _as_known(error)))
         return made, None if good.all() else good
 

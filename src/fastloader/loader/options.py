@@ -16,14 +16,17 @@ from fastloader.loader.padding import Layout, PadSpec, layouts
 from fastloader.loader.policy import POLICIES
 from fastloader.loader.reading import LEAST_MEMORY, Habit, Io, Reading, check_io, plan_reading
 from fastloader.loader.resources import usable_cpus
-from fastloader.ops import BatchOp, LabelOp, Op
+from fastloader.ops import BatchOp, ClipOp, LabelOp, Op
 from fastloader.pipeline import (
     BatchStep,
+    ClipPipeline,
     Compiled,
     LabelPipeline,
     compile_batch_ops,
+    compile_clips,
     compile_labels,
     compile_pipeline,
+    is_clip,
 )
 from fastloader.reader import DatasetReader
 from fastloader.samplers import (
@@ -91,7 +94,7 @@ class LoaderOptions:
     indices: Sequence[int] | NDArray[Any] | None = None
     sampler: Order | BatchOrder | Iterable[int] | None = None
     fields: Sequence[str] | None = None
-    pipelines: Mapping[str, Sequence[Op | LabelOp]] = field(default_factory=dict)
+    pipelines: Mapping[str, Sequence[Op | LabelOp | ClipOp]] = field(default_factory=dict)
     batch_ops: Sequence[BatchOp] = ()
     pad: PadSpec | Mapping[str, PadSpec] = None
     on_error: OnError = "raise"
@@ -159,19 +162,21 @@ class LoaderOptions:
             raise ValueError("fields: at least one")
         return [name for name in known if name in chosen]
 
-    def compiled(self, reader: DatasetReader) -> dict[str, Compiled | LabelPipeline]:
+    def compiled(self, reader: DatasetReader) -> dict[str, Compiled | LabelPipeline | ClipPipeline]:
         """The programs of the fields that have pipelines."""
         self.chosen_fields(reader)
         fields = reader.fields if self.pipelines else {}
-        made: dict[str, Compiled | LabelPipeline] = {}
+        made: dict[str, Compiled | LabelPipeline | ClipPipeline] = {}
         for name, ops in self.pipelines.items():
-            if any(isinstance(op, LabelOp) for op in ops):
+            if is_clip(fields[name], ops):
+                made[name] = compile_clips(name, fields[name], ops, self.seed)
+            elif any(isinstance(op, LabelOp) for op in ops):
                 made[name] = compile_labels(name, fields[name], ops)
             else:
                 made[name] = compile_pipeline(name, fields[name], ops, self.seed)  # type: ignore[arg-type]
         return made
 
-    def batch_steps(self, pipelines: Mapping[str, Compiled | LabelPipeline]) -> tuple[BatchStep, ...]:
+    def batch_steps(self, pipelines: Mapping[str, Compiled | LabelPipeline | ClipPipeline]) -> tuple[BatchStep, ...]:
         """What is done to whole batches."""
         return compile_batch_ops(self.batch_ops, pipelines, self.seed)
 

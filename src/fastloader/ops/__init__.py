@@ -8,6 +8,7 @@ from fastloader.ops.affine import Affine, RandomAffine, RandomRotation, RandomTr
 from fastloader.ops.auto import RandAugment, TrivialAugment
 from fastloader.ops.base import Op, Pixels, Step
 from fastloader.ops.batches import BatchOp, CutMix, Mixup
+from fastloader.ops.clips import ClipOp, ClipSampler, DecodeResize, TemporalSubsample
 from fastloader.ops.colour import (
     ColorJitter,
     Grayscale,
@@ -35,10 +36,11 @@ from fastloader.ops.tones import AutoContrast, Equalize, Invert, Posterize, Sola
 from fastloader.ops.values import Cast, Layout, Normalize
 
 __all__ = [
-    "Affine", "AutoContrast", "BatchOp", "Cast", "CenterCrop", "ColorJitter", "CustomOp", "CutMix", "Cutout",
-    "Equalize", "GaussianBlur", "Grayscale", "HorizontalFlip", "Invert", "LabelOp", "LabelSmoothing", "Layout",
-    "Mixup", "Normalize", "Numbers", "OneHot", "Op", "Pad", "Pixels", "Poison", "Posterize", "RandAugment", "Random",
-    "RandomAffine", "RandomBrightness", "RandomContrast", "RandomCrop", "RandomErasing", "RandomGrayscale",
-    "RandomHue", "RandomResizedCrop", "RandomRotation", "RandomSaturation", "RandomTranslate", "ReplaceLabel",
-    "Resize", "Rotate", "Sharpness", "Solarize", "Step", "TrivialAugment", "VerticalFlip", "custom",
+    "Affine", "AutoContrast", "BatchOp", "Cast", "CenterCrop", "ClipOp", "ClipSampler", "ColorJitter", "CustomOp",
+    "CutMix", "Cutout", "DecodeResize", "Equalize", "GaussianBlur", "Grayscale", "HorizontalFlip", "Invert",
+    "LabelOp", "LabelSmoothing", "Layout", "Mixup", "Normalize", "Numbers", "OneHot", "Op", "Pad", "Pixels",
+    "Poison", "Posterize", "RandAugment", "Random", "RandomAffine", "RandomBrightness", "RandomContrast",
+    "RandomCrop", "RandomErasing", "RandomGrayscale", "RandomHue", "RandomResizedCrop", "RandomRotation",
+    "RandomSaturation", "RandomTranslate", "ReplaceLabel", "Resize", "Rotate", "Sharpness", "Solarize", "Step",
+    "TemporalSubsample", "TrivialAugment", "VerticalFlip", "custom",
 ]  # fmt: skip

@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import FastLoaderError
-from fastloader.fields import Field, JPEGImageField, PNGImageField, RawImageField
+from fastloader.fields import (
+    Field,
+    JPEGImageField,
+    PNGImageField,
+    RawImageField,
+    VideoCompressedField,
+    VideoFramesField,
+)
 from fastloader.ops import CustomOp, Normalize, Op, Pixels, Poison
 from fastloader.pipeline.pieces import Apart, Piece, Stage, Tail, check_behind, cut, row_bytes, why_python
 
@@ -173,6 +180,8 @@ def _stored(name: str, field: Field) -> tuple[int, tuple[int, int, int], Pixels]
         return _PNG, (0, 0, 0), Pixels(None, None)
     if isinstance(field, RawImageField) and field.dtype == "uint8" and field.channels <= 4:
         return _RAW, field.shape, Pixels(field.height, field.width)
+    if isinstance(field, VideoCompressedField | VideoFramesField):  # a frame, decoded, of whatever size
+        return _RAW, (0, 0, 0), Pixels(None, None)
     raise PipelineError(
         f"pipelines for {name!r}: {field!r} has no 8-bit images",
         hint="pipelines take JPEGImageField, PNGImageField and RawImageField of uint8; use transforms= for others",
