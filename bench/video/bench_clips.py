@@ -159,7 +159,7 @@ def compare(
     return [
         Result(
             f"clips, a key frame every {keyint}, threads: {threads}", name, times["ours"] / times[name], "< 1",
-            f"ms of CPU a clip: {busy['ours']:.1f} against {busy[name]:.1f}, a ratio of {busy['ours'] / busy[name]:.2f}",
+            f"ms of CPU a clip: {busy['ours']:.1f} against {busy[name]:.1f}, ratio {busy['ours'] / busy[name]:.2f}",
         )
         for name in others
     ]  # fmt: skip
