@@ -326,7 +326,7 @@ def test_without_pyav_reading_works_until_frames_are_asked_for(tmp_path, monkeyp
     video = reader[0]["it"]
     assert (len(video), video.times[1]) == (40, 0.05)
     words = r'PyAV is not installed; pip install "fastloader\[video\]" brings it'
-    with pytest.raises(ModuleNotFoundError, match=words):
+    with pytest.raises(fl.MissingExtraError, match=words):
         video.frames([0])
     with pytest.raises(fl.SampleError, match=words):
         write(tmp_path / "y.fld", FIELD, [videos.video("h264.mp4")])

@@ -345,5 +345,5 @@ def test_wrong_arguments_are_told(make, error, words):
 def test_without_pyav_a_loader_of_clips_is_not_made(dataset, monkeypatch):
     reader = fl.open(dataset)
     monkeypatch.setitem(sys.modules, "av", None)
-    with pytest.raises(ModuleNotFoundError, match=r'pip install "fastloader\[video\]"'):
+    with pytest.raises(fl.MissingExtraError, match=r'pip install "fastloader\[video\]"'):
         fl.DataLoader(reader, pipelines={"clip": [ops.ClipSampler(2), ops.Resize((8, 8))]})

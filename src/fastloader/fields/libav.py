@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.errors import DecodeError
+from fastloader.errors import DecodeError, MissingExtraError
 from fastloader.fields.video_index import Run, VideoIndex
 
-NO_AV = 'PyAV is not installed; pip install "fastloader[video]" brings it'
 DECODERS = {"av1": ("libdav1d", "libaom-av1", "av1")}
 """Decoders of a codec, where the first that FFmpeg would take may be one for other hardware."""
 SKIPPING = frozenset({"h264", "hevc", "mpeg4", "mpeg2video"})
@@ -35,7 +34,7 @@ def require() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "av":
             raise
-        raise ModuleNotFoundError(NO_AV, name="av") from None
+        raise MissingExtraError("PyAV is not installed", extra="video") from None
 
 
 def _open(av: Any, video: Any) -> Any:
