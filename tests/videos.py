@@ -30,7 +30,7 @@ WAYS = {
     "vp8_hidden.webm": ["-c:v", "libvpx", "-b:v", "100k", "-auto-alt-ref", "1", "-lag-in-frames", "20",
                         "-arnr-maxframes", "7", "-arnr-strength", "5"],
     "av1.mp4": ["-c:v", "libsvtav1", "-preset", "12", "-g", "10"],
-    "mpeg4.mp4": ["-c:v", "mpeg4", "-bf", "2", "-g", "10", "-qscale:v", "4"],
+    "mpeg4.mp4": ["-c:v", "mpeg4", "-bf", "2", "-g", "10", "-qscale:v", "12"],
     "mpeg4.avi": ["-c:v", "mpeg4", "-bf", "2", "-g", "10", "-qscale:v", "4"],
     "mpeg2.ts": ["-c:v", "mpeg2video", "-bf", "2", "-g", "10", "-qscale:v", "4"],
     "h264_709.mp4": [*X264, "-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709"],

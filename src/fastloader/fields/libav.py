@@ -99,7 +99,9 @@ def _is_hidden(codec: str, packet: Any) -> bool:
 
 
 def _tag(context: Any) -> bytes:
-    return str(context.codec_tag).encode("latin-1", "replace")[:4].ljust(4, b"\0")
+    """The container's name for the codec, where it is a name: some decoders make allowances by it."""
+    tag = str(context.codec_tag)
+    return tag.encode() if tag.isascii() and tag.isprintable() and len(tag) == 4 else bytes(4)
 
 
 def _offsets(video: bytes, packets: list[Any]) -> NDArray[np.int64] | None:
@@ -201,8 +203,8 @@ def _context(index: VideoIndex) -> Any:
         context.options = dict(_OPTIONS)
         if index.extradata:
             context.extradata = index.extradata
-        if index.tag.strip(b"\0 "):
-            context.codec_tag = index.tag.decode("latin-1")
+        if index.tag != bytes(4):
+            context.codec_tag = index.tag.decode("ascii")
         return context
     raise DecodeError(f"FFmpeg has no decoder for {index.codec!r}")
 

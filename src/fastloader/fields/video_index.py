@@ -172,7 +172,7 @@ class VideoIndex:
             (int(head["time_num"]), int(head["time_den"])), int(head["end"]), in_place, sizes, offsets, pts,
             (flags & KEY) != 0, (flags & HIDDEN) != 0,
         )  # fmt: skip
-        if 0 in index.time_base or index.end < 0 or len(index.packets) != head["frames"]:
+        if not index.tag.isascii() or 0 in index.time_base or index.end < 0 or len(index.packets) != head["frames"]:
             raise FormatError("the frame index contradicts itself")
         return index
 
