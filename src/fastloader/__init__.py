@@ -51,10 +51,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BatchDecoder", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetIterator", "DatasetReader",
-    "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded", "EncodedColumn", "EpochDigest",
-    "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField", "JSONField",
-    "KeyNotFoundError", "MapDataset", "MissingExtraError", "NDArrayField", "NotFoundError", "OperationError", "OpticalFlowField",
-    "PNGImageField", "Pad", "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError",
-    "ThreadingOptions", "TypeId", "UnknownTypeError", "Video", "VideoCompressedField", "VideoFramesField",
+    "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded", "EncodedColumn",
+    "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "IterDataset",
+    "JPEGImageField", "JSONField", "KeyNotFoundError", "MapDataset", "MissingExtraError", "NDArrayField",
+    "NotFoundError", "OperationError", "OpticalFlowField", "PNGImageField", "Pad", "PayloadBatch", "RawImageField",
+    "SampleError", "ShapeError", "StateError", "StoreError", "ThreadingOptions", "TypeId", "UnknownTypeError",
+    "Video", "VideoCompressedField", "VideoFramesField",
     "concatenate", "open", "ops", "register_type", "verify",
 ]  # fmt: skip
