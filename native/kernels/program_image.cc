@@ -30,6 +30,7 @@ void ProgramImage::begin(const Program& program, Bytes payload, const ImageShape
     cut_ = {0, 0, width_, height_};
     resized_ = mirrored_ = false;
     channels_ = 3;
+    geometry_ = kSame;
 }
 
 void ProgramImage::crop(const Cut& cut) {
@@ -37,17 +38,22 @@ void ProgramImage::crop(const Cut& cut) {
     cut_ = {cut_.left + cut.left, cut_.top + cut.top, cut.width, cut.height};
     height_ = cut.height;
     width_ = cut.width;
+    moved({1, 0, -static_cast<double>(cut.left), 0, 1, -static_cast<double>(cut.top)});
 }
 
 void ProgramImage::resize(std::uint32_t height, std::uint32_t width, Filter filter) {
     if (resized_ || mirrored_) load();
     resized_ = true;
     filter_ = filter;
+    moved({static_cast<double>(width) / width_, 0, 0, 0, static_cast<double>(height) / height_, 0});
     height_ = height;
     width_ = width;
 }
 
-void ProgramImage::mirror() { mirrored_ = !mirrored_; }
+void ProgramImage::mirror() {
+    mirrored_ = !mirrored_;
+    moved({-1, 0, static_cast<double>(width_), 0, 1, 0});
+}
 
 void ProgramImage::gray_while_stored() { channels_ = 1; }
 

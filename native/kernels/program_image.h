@@ -31,6 +31,11 @@ public:
     void gray_while_stored();  // gray from here on; only where `undecoded`
     bool undecoded() const { return stored_ && !resized_; }
 
+    // From coordinates of the stored image to those of this one; a pixel's middle lies half a pixel from its corner.
+    // Crops, resizes and mirrors are in it; who moves pixels in memory says so.
+    const Matrix& geometry() const { return geometry_; }
+    void moved(const Matrix& map) { geometry_ = followed_by(geometry_, map); }
+
     MutableBytes pixels();  // as they are now, to be changed in place
 
     // Room for another version of the image, which `accept` makes the image.
@@ -57,6 +62,7 @@ private:
     bool resized_ = false, mirrored_ = false;
     Filter filter_ = Filter::nearest;
     std::uint32_t height_ = 0, width_ = 0, channels_ = 3;
+    Matrix geometry_ = kSame;
 
     const std::uint8_t* pixels_ = nullptr;  // the first that is needed, and the bytes from a row to the next
     std::ptrdiff_t stride_ = 0;

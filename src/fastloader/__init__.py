@@ -20,6 +20,7 @@ from fastloader.errors import (
 )
 from fastloader.fields import (
     BatchDecoder,
+    BoxesField,
     BytesField,
     Decoder,
     Elements,
@@ -30,6 +31,7 @@ from fastloader.fields import (
     IntField,
     JPEGImageField,
     JSONField,
+    KeypointsField,
     NDArrayField,
     OpticalFlowField,
     PayloadBatch,
@@ -50,12 +52,12 @@ from fastloader.writer import DatasetWriter, concatenate
 __version__ = "0.1.0"
 
 __all__ = [
-    "BatchDecoder", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetIterator", "DatasetReader",
-    "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded", "EncodedColumn",
-    "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "IterDataset",
-    "JPEGImageField", "JSONField", "KeyNotFoundError", "MapDataset", "MissingExtraError", "NDArrayField",
-    "NotFoundError", "OperationError", "OpticalFlowField", "PNGImageField", "Pad", "PayloadBatch", "RawImageField",
-    "SampleError", "ShapeError", "StateError", "StoreError", "ThreadingOptions", "TypeId", "UnknownTypeError",
-    "Video", "VideoCompressedField", "VideoFramesField",
+    "BatchDecoder", "BoxesField", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetIterator",
+    "DatasetReader", "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded",
+    "EncodedColumn", "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField",
+    "IterDataset", "JPEGImageField", "JSONField", "KeyNotFoundError", "KeypointsField", "MapDataset",
+    "MissingExtraError", "NDArrayField", "NotFoundError", "OperationError", "OpticalFlowField", "PNGImageField",
+    "Pad", "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError",
+    "ThreadingOptions", "TypeId", "UnknownTypeError", "Video", "VideoCompressedField", "VideoFramesField",
     "concatenate", "open", "ops", "register_type", "verify",
 ]  # fmt: skip

@@ -53,6 +53,7 @@ from fastloader._native import (
     permute,
     philox,
     place,
+    planned_bytes,
     png_encode,
     posterize,
     random_below,
@@ -80,9 +81,9 @@ __all__ = [
     "decode_image", "decode_jpeg_box", "decompress", "draw_mix", "equalize", "erase", "erase_noise", "gather_bytes",
     "gather_fixed", "gather_ragged", "gaussian_blur", "grayscale", "has_uring", "hue", "image_decode_many",
     "image_info", "invert", "jpeg_baseline", "jpeg_encode", "jpeg_index", "jpeg_size", "lay_slots", "mixup",
-    "pad_image", "permute", "philox", "place", "png_encode", "posterize", "random_below", "random_bits",
-    "random_normal", "random_uniform", "resize", "resize_image", "resize_region", "saturation", "sharpness",
-    "simd_levels", "solarize", "take", "take_bits", "xxh64",
+    "pad_image", "permute", "philox", "place", "planned_bytes", "png_encode", "posterize", "random_below",
+    "random_bits", "random_normal", "random_uniform", "resize", "resize_image", "resize_region", "saturation",
+    "sharpness", "simd_levels", "solarize", "take", "take_bits", "xxh64",
 ]  # fmt: skip
 
 JPEG, PNG = 0, 1
@@ -110,7 +111,7 @@ STEPS = (
     "random_resized_crop", "resize", "resize_shorter", "centre_crop", "random_crop", "flip", "flip_down", "pad",
     "translate", "rotate", "affine", "erase", "cutout", "brightness", "contrast", "saturation", "hue", "jitter", "gray",
     "sharpness", "blur", "posterize", "solarize", "autocontrast", "equalize", "invert", "rand_augment",
-    "trivial_augment",
+    "trivial_augment", "tell_size", "tell_geometry",
 )  # fmt: skip
 """Names of the steps of a program, at the index that is their number in C++."""
 

@@ -38,6 +38,8 @@ class TypeId(IntEnum):
     TEXT_RAW = 40
     TEXT_TOKENIZED = 41
     TEXT_PACKED = 42
+    BOXES = 51
+    KEYPOINTS = 52
 
 
 FIRST_USER_TYPE = 1000

@@ -302,13 +302,27 @@ def elements(w: Wild) -> tuple[int, int, int, int, bool, bytes]:
     return w.small(), w.rng.choice([0, 0, 1, 2, 3]), length, multiple, w.rng.random() < 0.5, b"ab"[: w.small()]
 
 
+def views(w: Wild) -> list[tuple[kernels.Program, bool]]:
+    """Programs of views, if any: of one kind of image or not, telling what they drew or not."""
+    return [
+        (
+            kernels.Program(
+                w.rng.choice([0, 0, 1, 2]), w.rng.random() < 0.5, (5, 5, 3), [(0, 0, 8, 8, 2, (0.1, 1.0, 0.5, 2.0))],
+                (8, 8, 3), 0, 0, (1.0,) * 4, (0.0,) * 4, 5, [0] * w.rng.choice([0, 1]),
+            ),
+            w.rng.random() < 0.5,
+        )
+        for _ in range(w.rng.choice([0, 0, 0, 1, 2, 3]))
+    ]  # fmt: skip
+
+
 def use_engine(w: Wild) -> None:
     """Plans that do not fit their tables, rows that are not there, batches nobody waits for or waited for twice."""
     columns = w.rng.choice([1, 1, 2])
     plans = [
         (
             w.rng.choice([0, 1, 2, 3, 4, 5, -1]), w.rng.choice([0, 8, 16, 16, 72]), w.small(),
-            w.rng.choice([0, 1, 1, 5]), w.rng.choice([None, elements(w), elements(w)]),
+            w.rng.choice([0, 1, 1, 5]), w.rng.choice([None, elements(w), elements(w)]), views(w),
         )
         for _ in range(columns)
     ]  # fmt: skip
@@ -398,21 +412,39 @@ def use_programs(w: Wild) -> None:
     pick = w.rng.choice
     side, channels, stored = pick([1, 2, 5, 16, 40]), pick([1, 3, 3, 4]), pick([0, 0, 1, 2, 3])
     steps = [
-        (pick(range(8)), k, pick([side, 8, 300, 0]), pick([side, 8, 2**31]), pick([0, 2, 5, 6]), pick(NUMBERS))
+        (
+            pick(range(len(kernels.STEPS) + 1)),
+            k,
+            pick([side, 8, 300, 0]),
+            pick([side, 8, 2**31]),
+            pick([0, 2, 5, 6]),
+            pick(NUMBERS),
+        )
         for k in range(pick([0, 1, 1, 2, 3]))
     ]
     raw = (pick([side, 3]), pick([side, 7]), channels)
     result = (pick([side, 8]), pick([side, 8]), pick([1, 3, 3]))
     scale = (pick([1.0, float("nan")]),) * 4
     program = kernels.Program(
-        stored, w.rng.random() < 0.5, raw, steps, result, pick([0, 1, 3, 4]), pick([0, 1, 2]), scale, (0.0,) * 4, 5
+        stored,
+        w.rng.random() < 0.5,
+        raw,
+        steps,
+        result,
+        pick([0, 1, 3, 4]),
+        pick([0, 1, 2]),
+        scale,
+        (0.0,) * 4,
+        5,
+        pick([[], [], [0], [1, 2]]),
     )
     shape = np.array([side, side, channels, pick([8, 8, 16])], np.uint32)
     given = pick([w.picture()[1], w.out(raw[0] * raw[1] * channels)])
     out = np.empty(program.row_bytes, np.uint8)
     if w.rng.random() < 0.5:
         shape[:] = kernels.image_info(stored % 2, given)
-    program.run(given, shape, w.rng.randrange(2**64), w.rng.randrange(2**64), out)
+    told = pick([None, np.empty(program.told), np.empty(w.small())])
+    program.run(given, shape, w.rng.randrange(2**64), w.rng.randrange(2**64), out, told)
 
 
 CALLS: list[Callable[[Wild], None]] = [

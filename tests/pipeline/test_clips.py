@@ -14,7 +14,7 @@ from fastloader.ops.clips import Chosen, Frames
 from fastloader.pipeline import PipelineError
 from fastloader.testing import identical
 
-FIRST = 2 << 16
+FIRST = 1 << 30
 """The number of the first operation on frames."""
 NAMES = ("h264.mp4", "vp9.webm", "h264_open.mkv", "mpeg2.ts", videos.VARIABLE_RATE)
 SPATIAL = [ops.RandomResizedCrop(24), ops.HorizontalFlip(), ops.ColorJitter(0.4, 0.4, 0.4), ops.RandomErasing()]
@@ -298,6 +298,11 @@ def test_explain_tells_what_runs_where(dataset):
             r"\? frames\n    ClipSampler.*\n    Resize.*\n--> CenterCrop.*takes 9 pixels of height, and gets 5",
         ),
         ([ops.ClipSampler(4), ops.DecodeResize(5), ops.CenterCrop(9)], "takes 9 pixels of height, and gets 5"),
+        (
+            [ops.ClipSampler(4), ops.RandomResizedCrop(9).returning("box")],
+            r": 4 frames\n    RandomResizedCrop.*\n--> a pipeline of videos returns nothing",
+        ),
+        (ops.Views(2, [ops.Resize((4, 4))]), "Views are of images"),
         ([ops.ClipSampler(4), ops.Resize((5, 5)), "flip"], "--> flip: is no operation but a str"),
     ],
 )

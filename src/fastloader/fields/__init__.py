@@ -17,13 +17,15 @@ from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField
 from fastloader.fields.ndarray import NDArrayField
 from fastloader.fields.payloads import MappedPayloads
 from fastloader.fields.registry import BY_TYPE_ID, field_class, register_type
+from fastloader.fields.shapes import BoxesField, KeypointsField, PointsField
 from fastloader.fields.video import Video
 from fastloader.fields.video_compressed import CompressedVideo, VideoCompressedField
 from fastloader.fields.video_frames import FramesVideo, VideoFramesField
 
 __all__ = [
-    "BY_TYPE_ID", "BatchDecoder", "BytesField", "CompressedVideo", "Decoder", "Elements", "Encoded", "EncodedColumn",
-    "Field", "FloatField", "FramesVideo", "IntField", "JPEGImageField", "JSONField", "Lazy", "MappedPayloads",
-    "NDArrayField", "OpticalFlowField", "PNGImageField", "PayloadBatch", "Plan", "RawImageField", "Video",
-    "VideoCompressedField", "VideoFramesField", "field_class", "register_type",
+    "BY_TYPE_ID", "BatchDecoder", "BoxesField", "BytesField", "CompressedVideo", "Decoder", "Elements", "Encoded",
+    "EncodedColumn", "Field", "FloatField", "FramesVideo", "IntField", "JPEGImageField", "JSONField",
+    "KeypointsField", "Lazy", "MappedPayloads", "NDArrayField", "OpticalFlowField", "PNGImageField", "PayloadBatch",
+    "Plan", "PointsField", "RawImageField", "Video", "VideoCompressedField", "VideoFramesField", "field_class",
+    "register_type",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from fastloader.fields.basic import BytesField, FloatField, IntField, JSONField
 from fastloader.fields.flow import OpticalFlowField
 from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField
 from fastloader.fields.ndarray import NDArrayField
+from fastloader.fields.shapes import BoxesField, KeypointsField
 from fastloader.fields.video_compressed import VideoCompressedField
 from fastloader.fields.video_frames import VideoFramesField
 from fastloader.types import FIRST_USER_TYPE
@@ -20,6 +21,7 @@ BY_TYPE_ID: dict[int, type[Field]] = {
     for cls in (
         IntField, FloatField, BytesField, NDArrayField, JSONField, RawImageField, JPEGImageField, PNGImageField,
         VideoFramesField, VideoCompressedField, OpticalFlowField,
+        BoxesField, KeypointsField,
     )
 }  # fmt: skip
 

@@ -18,7 +18,8 @@ from fastloader import kernels
 from fastloader.errors import FastLoaderError, OperationError, ShapeError
 from fastloader.fields import Lazy
 from fastloader.formats.fld import Dataset, explain
-from fastloader.loader.columns import Column, Fault
+from fastloader.loader.columns import Column, Fault, Value, compare_sizes
+from fastloader.loader.moving import follow
 from fastloader.loader.policy import settle
 from fastloader.loader.reading import Reading, batches_within
 from fastloader.loader.resources import usable_cpus
@@ -214,12 +215,15 @@ class Runner:
             if self._on_error == "raise" or isinstance(fault.error, MemoryError):
                 raise fault.error  # they come ordered by row; without memory there is nothing to decode
         count = len(samples)
-        values = {}
+        made = []
         laps = [began]
         for column, part in zip(self._columns, parts, strict=True):
-            values[column.name] = column.values(part, samples, epoch, faults)
-            self._locate_lazy(column.name, values[column.name][0], samples)
+            made.append(column.made(part, samples, epoch, faults))
+            self._locate_lazy(made[-1].values, samples)
             laps.append(time.perf_counter())
+        compare_sizes(made, [column.name for column in self._columns], faults)
+        values = {name: value for one in made for name, value in one.values.items()}
+        follow(values, (column.following for column in self._columns if column.following is not None))
         for fault in faults:
             self._locate(fault, int(samples[fault.row]))
         if faults:
@@ -251,11 +255,12 @@ class Runner:
             error.path, error.sample, error.field = str(path), sample, fault.field
             error.hint = error.hint or f'run "fastloader verify --decode {path}"'
 
-    def _locate_lazy(self, name: str, values: Any, samples: NDArray[np.int64]) -> None:
+    def _locate_lazy(self, made: dict[str, Value], samples: NDArray[np.int64]) -> None:
         """Values that are decoded when the consumer asks for it must know where they come from."""
-        for value, sample in zip(values, samples.tolist(), strict=True) if isinstance(values, list) else ():
-            if isinstance(value, Lazy):
-                value.locate(self._path(sample), sample, name)
+        for name, (values, _) in made.items():
+            for value, sample in zip(values, samples.tolist(), strict=True) if isinstance(values, list) else ():
+                if isinstance(value, Lazy):
+                    value.locate(self._path(sample), sample, name)
 
     def _path(self, sample: int) -> Any:
         number, _ = self._dataset.where(sample)
@@ -271,6 +276,12 @@ class Runner:
         told["ahead"] = self._depth
         told["tuning"] = None if self._tuner is None else self._tuner.to_dict()
         return told
+
+    @property
+    def slot_bytes(self) -> tuple[int, dict[str, int]]:
+        """Bytes of the largest slot so far, and by field the most of any slot; 0 before the first batch."""
+        names = (column.name for column in self._columns)
+        return self._engine.slot_bytes, dict(zip(names, self._engine.slot_columns, strict=True))
 
     @property
     def mine(self) -> bool:

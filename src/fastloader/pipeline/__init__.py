@@ -2,9 +2,12 @@
 
 from fastloader.pipeline.clips import ClipPipeline, compile_clips, is_clip
 from fastloader.pipeline.compiler import Compiled, PipelineError, compile_pipeline
-from fastloader.pipeline.labels import BatchStep, LabelPipeline, compile_batch_ops, compile_labels
+from fastloader.pipeline.following import HIDDEN, Following, compile_following, watched
+from fastloader.pipeline.images import Images, Sizes, check_sharing, compile_images
+from fastloader.pipeline.labels import BatchStep, LabelPipeline, Pipelines, compile_batch_ops, compile_labels
 
 __all__ = [
-    "BatchStep", "ClipPipeline", "Compiled", "LabelPipeline", "PipelineError", "compile_batch_ops", "compile_clips",
-    "compile_labels", "compile_pipeline", "is_clip",
+    "HIDDEN", "BatchStep", "ClipPipeline", "Compiled", "Following", "Images", "LabelPipeline", "PipelineError",
+    "Pipelines", "Sizes", "check_sharing", "compile_batch_ops", "compile_clips", "compile_following",
+    "compile_images", "compile_labels", "compile_pipeline", "is_clip", "watched",
 ]  # fmt: skip

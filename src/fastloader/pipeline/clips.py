@@ -21,12 +21,12 @@ from fastloader.fields import (
     VideoFramesField,
     libav,
 )
-from fastloader.ops import Random
+from fastloader.ops import Random, Views
 from fastloader.ops.clips import Chosen, ClipOp, DecodeResize, Frames
-from fastloader.pipeline.compiler import MAX_OPS, Compiled, PipelineError, compile_pipeline, element_type, wrong
+from fastloader.pipeline.compiler import Compiled, PipelineError, compile_pipeline, element_type, wrong
 
-FIRST_NUMBER = 2 * MAX_OPS
-"""Numbers of operations on frames, behind those of images and of batches, so that no two draw the same."""
+FIRST_NUMBER = 1 << 30
+"""Numbers of operations on frames, behind those of images, views and batches, so that no two draw the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +88,27 @@ class ClipPipeline:
         else:
             made = np.empty(self.images.row_bytes, np.uint8)
             self.images.program.run(frame, shape, epoch, sample, made)
-            first[...] = self.images.tail.run(self.images.values(made, 1)[0], epoch, sample)
+            first[...] = self.images.tail.run(self.images.values(made[None])[0], epoch, sample)
         out[rows[1:]] = first
 
 
-def is_clip(field: Field, ops: Sequence[Any]) -> bool:
+def is_clip(field: Field, ops: Sequence[Any] | Views) -> bool:
     """Whether this is a pipeline of videos."""
-    return isinstance(field, VideoCompressedField | VideoFramesField) or any(isinstance(op, ClipOp) for op in ops)
+    if isinstance(field, VideoCompressedField | VideoFramesField):
+        return True
+    return not isinstance(ops, Views) and any(isinstance(op, ClipOp) for op in ops)
 
 
-def compile_clips(name: str, field: Field, ops: Sequence[Any], seed: int) -> ClipPipeline:
+def compile_clips(name: str, field: Field, ops: Sequence[Any] | Views, seed: int) -> ClipPipeline:
     """The pipeline of a field of videos; what does not fit raises ``PipelineError`` with the pipeline drawn."""
     if not isinstance(field, VideoCompressedField | VideoFramesField):
         raise PipelineError(
             f"pipelines for {name!r}: {field!r} has no videos",
             hint="ClipSampler and the like take VideoCompressedField and VideoFramesField",
+        )
+    if isinstance(ops, Views):
+        raise PipelineError(
+            f"pipelines for {name!r}: {field!r} has videos, and Views are of images", hint="give a list"
         )
     given = Frames()
     lines = [f"{type(field).__name__} {name!r}: {given}"]
@@ -140,7 +146,11 @@ def _images(
     elif isinstance(field, VideoFramesField) and field.format != "raw":
         one = field.picture
     try:
-        return compile_pipeline(name, one, list(ops), seed)
+        compiled = compile_pipeline(name, one, list(ops), seed)
+        if compiled.told:
+            drawn = list(compiled.lines[: 1 + len(ops)])
+            raise wrong(drawn, None, "a pipeline of videos returns nothing, and shares no draws that depend on a size")
+        return compiled
     except PipelineError as error:
         head, *rest = error.message.split("\n")
         if not rest:
