@@ -534,7 +534,7 @@ void Engine::check_payload(const ColumnPlan& plan, const Extent& extent, const s
     if (plan.kind == ColumnPlan::Kind::fixed && extent.raw_size != plan.row_bytes)
         throw Failure("size", "the payload has " + std::to_string(extent.raw_size) + " bytes, not " +
                                   std::to_string(plan.row_bytes));
-    if (plan.kind == ColumnPlan::Kind::image) check_claim(plan.image, load<ImageShape>(metadata), extent.raw_size);
+    if (plan.kind == ColumnPlan::Kind::image) check_claim(plan.image.kind, load<ImageShape>(metadata), extent.raw_size);
     if (plan.elements) element_bytes(plan.elements, extent, metadata);
 }
 

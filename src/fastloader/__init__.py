@@ -11,6 +11,7 @@ from fastloader.errors import (
     FormatError,
     KeyNotFoundError,
     MissingExtraError,
+    MissingLibraryError,
     NotFoundError,
     OperationError,
     SampleError,
@@ -40,6 +41,7 @@ from fastloader.fields import (
     Video,
     VideoCompressedField,
     VideoFramesField,
+    WebPImageField,
     register_type,
 )
 from fastloader.loader import DataLoader, Pad, ThreadingOptions
@@ -56,8 +58,9 @@ __all__ = [
     "DatasetReader", "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded",
     "EncodedColumn", "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField",
     "IterDataset", "JPEGImageField", "JSONField", "KeyNotFoundError", "KeypointsField", "MapDataset",
-    "MissingExtraError", "NDArrayField", "NotFoundError", "OperationError", "OpticalFlowField", "PNGImageField",
-    "Pad", "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError",
-    "ThreadingOptions", "TypeId", "UnknownTypeError", "Video", "VideoCompressedField", "VideoFramesField",
+    "MissingExtraError", "MissingLibraryError", "NDArrayField", "NotFoundError", "OperationError",
+    "OpticalFlowField", "PNGImageField", "Pad", "PayloadBatch", "RawImageField", "SampleError", "ShapeError",
+    "StateError", "StoreError", "ThreadingOptions", "TypeId", "UnknownTypeError", "Video", "VideoCompressedField",
+    "VideoFramesField", "WebPImageField",
     "concatenate", "open", "ops", "register_type", "verify",
 ]  # fmt: skip

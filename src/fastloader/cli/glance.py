@@ -13,11 +13,10 @@ from fastloader.errors import FormatError, KeyNotFoundError, UnknownTypeError
 from fastloader.fields import (
     Field,
     FloatField,
+    ImageFileField,
     IntField,
-    JPEGImageField,
     NDArrayField,
     OpticalFlowField,
-    PNGImageField,
     RawImageField,
     VideoCompressedField,
     VideoFramesField,
@@ -25,7 +24,7 @@ from fastloader.fields import (
 from fastloader.formats.fld import Dataset, FldFile, explain
 from fastloader.types import FIRST_USER_TYPE, format_size
 
-_PICTURES = (RawImageField, JPEGImageField, PNGImageField, VideoCompressedField, VideoFramesField)
+_PICTURES = (RawImageField, ImageFileField, VideoCompressedField, VideoFramesField)
 
 Facts = dict[str, Any]
 """Names and JSON values."""
@@ -94,7 +93,7 @@ def _described(field: Field, metadata: Any) -> Facts:
         return {"value": metadata["value"].item()}
     if isinstance(field, RawImageField):
         return _image(*field.shape, np.dtype(field.dtype).name)
-    if isinstance(field, JPEGImageField | PNGImageField):
+    if isinstance(field, ImageFileField):
         height, width, channels, bits = (int(number) for number in metadata.tolist())
         return _image(height, width, channels, "uint16" if bits == 16 else "uint8")
     if isinstance(field, VideoCompressedField):

@@ -9,7 +9,7 @@ from fastloader.errors import UnknownTypeError
 from fastloader.fields.base import Field
 from fastloader.fields.basic import BytesField, FloatField, IntField, JSONField
 from fastloader.fields.flow import OpticalFlowField
-from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField
+from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField, WebPImageField
 from fastloader.fields.ndarray import NDArrayField
 from fastloader.fields.shapes import BoxesField, KeypointsField
 from fastloader.fields.video_compressed import VideoCompressedField
@@ -20,8 +20,8 @@ BY_TYPE_ID: dict[int, type[Field]] = {
     cls.type_id: cls
     for cls in (
         IntField, FloatField, BytesField, NDArrayField, JSONField, RawImageField, JPEGImageField, PNGImageField,
+        WebPImageField, BoxesField, KeypointsField,
         VideoFramesField, VideoCompressedField, OpticalFlowField,
-        BoxesField, KeypointsField,
     )
 }  # fmt: skip
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastloader.errors import FastLoaderError, FormatError
 from fastloader.fields import libav
 from fastloader.fields.base import Decoder, Encoded, Field, ReadFunction
-from fastloader.fields.image import _make_flags
+from fastloader.fields.pixels import make_flags
 from fastloader.fields.video import Size, Video, file_bytes
 from fastloader.fields.video_index import VideoIndex, index_size
 from fastloader.types import TypeId
@@ -89,7 +89,7 @@ class VideoCompressedField(Field):
     type_id: ClassVar[int] = TypeId.VIDEO_COMPRESSED
 
     def __post_init__(self) -> None:
-        _make_flags(self, "check")
+        make_flags(self, "check")
 
     @property
     def metadata_type(self) -> np.dtype[Any]:

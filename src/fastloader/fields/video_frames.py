@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from fastloader import kernels
 from fastloader.errors import FormatError
 from fastloader.fields.base import Decoder, Encoded, Field, ReadFunction
-from fastloader.fields.image import JPEGImageField, PNGImageField, _as_hwc, _pixels, own_pixels
+from fastloader.fields.image import JPEGImageField, PNGImageField
+from fastloader.fields.pixels import as_hwc, own_pixels, pixels_of
 from fastloader.fields.video import Size, Video, file_bytes
 from fastloader.types import TypeId
 
@@ -185,7 +186,7 @@ class VideoFramesField(Field):
     def _encode_frame(self, number: int, frame: Any) -> tuple[tuple[int, int, int], bytes]:
         try:
             if self.format == "raw":
-                pixels = _as_hwc(_pixels(frame), (1, 3), (np.uint8,))
+                pixels = as_hwc(pixels_of(frame), (1, 3), (np.uint8,))
                 height, width, channels = pixels.shape
                 return (height, width, channels), pixels.tobytes()
             (height, width, channels, bits), data = self.picture.encode(frame)

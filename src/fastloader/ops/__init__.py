@@ -34,6 +34,7 @@ from fastloader.ops.geometry import (
     VerticalFlip,
 )
 from fastloader.ops.labels import LabelOp, LabelSmoothing, Numbers, OneHot, Poison, ReplaceLabel
+from fastloader.ops.orient import Orient
 from fastloader.ops.random import Random
 from fastloader.ops.smooth import GaussianBlur, Sharpness
 from fastloader.ops.tones import AutoContrast, Equalize, Invert, Posterize, Solarize
@@ -44,7 +45,7 @@ __all__ = [
     "Affine", "AutoContrast", "BatchOp", "Cast", "CenterCrop", "ClipOp", "ClipSampler", "ColorJitter", "CustomOp",
     "CutMix", "Cutout", "DecodeResize", "Drawn", "Equalize", "Follow", "GaussianBlur", "Geometry", "Grayscale",
     "HorizontalFlip", "Invert", "LabelOp", "LabelSmoothing", "Layout", "Mixup", "Named", "Normalize", "Numbers",
-    "OneHot", "Op", "Pad", "Pixels", "Poison", "Posterize", "RandAugment", "Random", "RandomAffine",
+    "OneHot", "Op", "Orient", "Pad", "Pixels", "Poison", "Posterize", "RandAugment", "Random", "RandomAffine",
     "RandomBrightness", "RandomContrast", "RandomCrop", "RandomErasing", "RandomGrayscale", "RandomHue",
     "RandomResizedCrop", "RandomRotation", "RandomSaturation", "RandomTranslate", "ReplaceLabel", "Resize",
     "Rotate", "Sharpness", "Size", "Solarize", "Step", "TemporalSubsample", "TrivialAugment", "VerticalFlip",

@@ -15,17 +15,20 @@ from fastloader import kernels
 from fastloader.errors import FastLoaderError
 from fastloader.fields import (
     Field,
+    ImageFileField,
     JPEGImageField,
-    PNGImageField,
     RawImageField,
     VideoCompressedField,
     VideoFramesField,
+    WebPImageField,
 )
-from fastloader.ops import CustomOp, Normalize, Op, Pixels, Poison
+from fastloader.ops import CustomOp, Normalize, Op, Orient, Pixels, Poison
 from fastloader.pipeline.draws import MAX_OPS, Entry, Sharer, Told, entry_of, sharers_of, told_of
 from fastloader.pipeline.pieces import Apart, Piece, Stage, Tail, check_behind, cut, row_bytes, why_python
 
-_JPEG, _PNG, _RAW = range(3)
+_RAW = 2
+_STORED = {kernels.JPEG: 0, kernels.PNG: 1, kernels.WEBP: 3}
+"""How the native part calls what is stored."""
 
 
 class PipelineError(FastLoaderError, ValueError):
@@ -88,6 +91,8 @@ def compile_pipeline(
         if not isinstance(op, Op):
             raise wrong(lines, op, f"is no operation but a {type(op).__name__}; see fastloader.ops")
         try:
+            if isinstance(op, Orient):
+                stored |= _turned(field, i)
             entries.append(entry_of(op, first_number, entries))
             if i and isinstance(entries[i - 1].op, Apart) and not isinstance(entries[i].op, Apart):
                 check_behind(Piece([(i, op)], pixels[-1], pixels[-1]))
@@ -102,9 +107,11 @@ def compile_pipeline(
     first, *rest = cut([entry.op for entry in entries], pixels)
     program = _native(first, stored, isinstance(field, JPEGImageField) and field.seekable, raw, seed, entries)
     steps = sum(op.step() is not None for _, op in first.ops)
+    turned = ", images upright" if stored & kernels.UPRIGHT else ""
+    folded = len(first.ops) - steps - sum(isinstance(op, Orient) for _, op in first.ops)
     told = [
         f"native, in one pass from stored bytes to {'memory' if rest else 'the batch'}: {steps} steps,"
-        f" {len(first.ops) - steps} folded into the cast; {program.row_bytes:,} bytes a sample"
+        f" {folded} folded into the cast{turned}; {program.row_bytes:,} bytes a sample"
     ]
     program, native, stages, more = _link(rest, program, lines, first.made, seed, entries)
     tail = Tail(stages, seed) if stages else None
@@ -192,18 +199,28 @@ def _jit() -> ModuleType | None:
 
 def _stored(name: str, field: Field) -> tuple[int, tuple[int, int, int], Pixels]:
     """How the field's images are stored, their shape where it is one, and what decoding gives."""
-    if isinstance(field, JPEGImageField):
-        return _JPEG, (0, 0, 0), Pixels(None, None)
-    if isinstance(field, PNGImageField):
-        return _PNG, (0, 0, 0), Pixels(None, None)
+    if isinstance(field, ImageFileField):
+        if isinstance(field, WebPImageField):
+            field.get_decoder_class()  # says so where libwebp is missing
+        upright = kernels.UPRIGHT | kernels.UPRIGHT_SHAPES if field.orient else 0
+        return _STORED[field.kind] | upright, (0, 0, 0), Pixels(None, None)
     if isinstance(field, RawImageField) and field.dtype == "uint8" and field.channels <= 4:
         return _RAW, field.shape, Pixels(field.height, field.width)
     if isinstance(field, VideoCompressedField | VideoFramesField):  # a frame, decoded, of whatever size
         return _RAW, (0, 0, 0), Pixels(None, None)
     raise PipelineError(
         f"pipelines for {name!r}: {field!r} has no 8-bit images",
-        hint="pipelines take JPEGImageField, PNGImageField and RawImageField of uint8; use transforms= for others",
+        hint="pipelines take JPEG, PNG and WebP images, and RawImageField of uint8; use transforms= for others",
     )
+
+
+def _turned(field: Field, place: int) -> int:
+    """What turns the stored images of a program whose operation at this place is ``Orient``."""
+    if not isinstance(field, ImageFileField):
+        raise ValueError("takes images from files, whose EXIF data says how to turn them; raw pixels have none")
+    if place:
+        raise ValueError("comes first: what is before it would see the image as it lies")
+    return kernels.UPRIGHT
 
 
 def wrong(lines: list[str], op: Any, why: str) -> PipelineError:
