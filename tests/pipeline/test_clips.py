@@ -193,6 +193,18 @@ def test_batches_do_not_depend_on_the_workers_and_epochs_differ(dataset):
     assert not identical(first, second)
 
 
+def test_clips_count_for_the_memory_limit(dataset):
+    pipeline = {"clip": [ops.ClipSampler(10), ops.Resize((300, 300))]}
+    reader = fl.open(dataset)
+    seen = {}
+    for limit in (None, "40MiB", "1GiB"):
+        with fl.DataLoader(reader, 2, num_workers=4, memory_limit=limit, pipelines=pipeline, io="mmap") as loader:
+            for _ in loader:
+                seen[limit] = loader._runner._allowed_depth()
+    assert seen[None] == seen["1GiB"] == 8
+    assert seen["40MiB"] < 8
+
+
 def test_an_epoch_goes_on_where_it_was_left(dataset):
     def loader():
         return fl.DataLoader(fl.open(dataset), 2, seed=9, pipelines={"clip": [ops.ClipSampler(2), *SPATIAL]})

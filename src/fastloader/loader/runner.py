@@ -42,6 +42,10 @@ Finish = Callable[[Batch, NDArray[np.int64]], Any]
 """What Python still does to a batch of these samples."""
 
 
+def _clip_bytes(column: Column, samples: int) -> int:
+    return 0 if column.clips is None else samples * column.clips.row_bytes
+
+
 class Runner:
     """The engine of one loader in one process, its threads and its memory; made when first needed."""
 
@@ -75,6 +79,7 @@ class Runner:
         self._lock = threading.Lock()
         self._reading = reading or Reading()
         self._memory_limit = memory_limit
+        self._made_bytes = 0  # of a batch, beside its slot
         self._helping = helping  # the consumer works along while it waits
         plans = [column.engine_plan() for column in columns]
         self._engine = kernels.Engine(
@@ -166,7 +171,7 @@ class Runner:
         """How many batches may be in the making. With a limit, one until it is known how large they are."""
         if self._memory_limit is None:
             return self._depth
-        size = self._engine.slot_bytes
+        size = self._engine.slot_bytes + self._made_bytes
         return batches_within(self._memory_limit, self._reading, size, self._depth) if size else 1
 
     def _tune(self, tuner: Tuner, waited: float) -> None:
@@ -221,6 +226,7 @@ class Runner:
             made.append(column.made(part, samples, epoch, faults))
             self._locate_lazy(made[-1].values, samples)
             laps.append(time.perf_counter())
+        self._made_bytes = max(self._made_bytes, sum(_clip_bytes(column, count) for column in self._columns))
         compare_sizes(made, [column.name for column in self._columns], faults)
         values = {name: value for one in made for name, value in one.values.items()}
         follow(values, (column.following for column in self._columns if column.following is not None))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,11 @@ class ClipPipeline:
     def shape(self) -> tuple[int, ...]:
         """A clip's: frames, then those of an image."""
         return self.count, *(side or 0 for side in self.images.result.shape)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a clip."""
+        return prod(self.shape) * element_type(self.images.result.dtype).itemsize
 
     def blank(self, samples: int) -> NDArray[Any]:
         """Room for the clips of a batch."""
