@@ -19,6 +19,7 @@ PAGES = [
     "how-to/find-the-bottleneck.md",
     "how-to/resume.md",
     "how-to/variable-length.md",
+    "how-to/video.md",
     "reference/dataset.md",
     "tutorials/first-dataset.md",
 ]

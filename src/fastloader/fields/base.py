@@ -11,10 +11,11 @@ See ``examples/custom_field.py``.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from math import prod
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
@@ -22,6 +23,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_c
 import numpy as np
 from numpy.typing import NDArray
 
+from fastloader import kernels
+from fastloader.errors import DecodeError, FormatError
 from fastloader.types import Buffer, stack
 
 NO_METADATA = np.dtype([])
@@ -45,6 +48,31 @@ class EncodedColumn(NamedTuple):
 
     metadata: NDArray[Any]
     payloads: Sequence[bytes] = ()
+
+
+class Lazy:
+    """A value that is decoded when it is asked for. What goes wrong then still names file, sample and field."""
+
+    def __init__(self) -> None:
+        self.place: tuple[str, int, str] | None = None
+
+    def locate(self, path: object, sample: int, field: str) -> None:
+        """Where the value comes from; whoever reads it says so."""
+        self.place = (str(path), sample, field)
+
+    @contextlib.contextmanager
+    def blamed(self) -> Iterator[None]:
+        """Name that place in what goes wrong inside."""
+        try:
+            yield
+        except (kernels.Failure, FormatError) as error:
+            known = DecodeError(error.args[1]) if isinstance(error, kernels.Failure) else error
+            if self.place is not None and known.sample is None:
+                known.path, known.sample, known.field = self.place
+                known.hint = known.hint or f'run "fastloader verify --decode {known.path}"'
+            if known is error:
+                raise
+            raise known from error
 
 
 class Decoder:
@@ -159,6 +187,8 @@ class Field(ABC):
     has_payload: ClassVar[bool] = True
     worth_a_thread: ClassVar[bool] = True
     """Whether encoding takes long enough, without the GIL, that the writer should do it in threads by default."""
+    usual_compression: ClassVar[str | None] = None
+    """How payloads are compressed where the writer is not told."""
 
     @property
     def metadata_type(self) -> np.dtype[Any]:

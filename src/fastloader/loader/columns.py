@@ -18,7 +18,17 @@ from fastloader.formats.fld import Dataset
 from fastloader.formats.fld.layout import Kind
 from fastloader.loader.padding import Layout
 from fastloader.loader.rows import Rows, why
-from fastloader.pipeline import Compiled, Following, Images, LabelPipeline, Pipeline, RowPipeline, Sizes, SoundPipeline
+from fastloader.pipeline import (
+    ClipPipeline,
+    Compiled,
+    Following,
+    Images,
+    LabelPipeline,
+    Pipeline,
+    RowPipeline,
+    Sizes,
+    SoundPipeline,
+)
 
 Parts = tuple[NDArray[np.uint8] | None, NDArray[np.uint8] | None, NDArray[np.int64] | None, NDArray[np.uint8] | None]
 """What the engine gives of a field: metadata rows, values, the offsets between them, and which are there."""
@@ -110,6 +120,7 @@ class Column:
         self.layout = layout
         self.pipeline = pipeline if isinstance(pipeline, Images) else None
         self.sound = pipeline if isinstance(pipeline, SoundPipeline) else None
+        self.clips = pipeline if isinstance(pipeline, ClipPipeline) else None
         self.labels = pipeline if isinstance(pipeline, LabelPipeline) else None
         self.following = pipeline if isinstance(pipeline, Following) else None
         self.decoder: Decoder = field.get_decoder_class()(field)
@@ -124,6 +135,8 @@ class Column:
         """Whether Python runs once a sample."""
         if self.pipeline is not None:
             return self.pipeline.needs_python
+        if self.clips is not None:
+            return True
         if self.rows is not None:
             return self.rows.needs_python
         return self._batch is None and self.layout is None and self.sound is None
@@ -161,7 +174,7 @@ class Column:
     def made(self, parts: Parts, numbers: NDArray[np.int64], epoch: int, faults: list[Fault]) -> Made:
         """The field's part of a batch of these samples. What can't be decoded is added to ``faults``."""
         if self.pipeline is None:
-            return Made({self.name: self._value(parts, numbers, faults)}, [])
+            return Made({self.name: self._value(parts, numbers, epoch, faults)}, [])
         _, data, places, valid_bytes = parts
         assert data is not None
         assert places is not None
@@ -174,7 +187,7 @@ class Column:
         valid = None if good.all() else good
         return Made({name: (value, valid) for name, value in values.items()}, sizes)
 
-    def _value(self, parts: Parts, numbers: NDArray[np.int64], faults: list[Fault]) -> Value:
+    def _value(self, parts: Parts, numbers: NDArray[np.int64], epoch: int, faults: list[Fault]) -> Value:
         samples = len(numbers)
         metadata_bytes, data, offsets, valid_bytes = parts
         valid = None if valid_bytes is None else valid_bytes.view(np.bool_)
@@ -196,6 +209,8 @@ class Column:
         if self.rows is not None:
             made, wrong = self.rows.make(metadata, rows >= 0, payloads.one)
             return made, self._without(valid, samples, {i: _as_known(error) for i, error in wrong}, faults)
+        if self.clips is not None:
+            return self._clipped(self.clips, metadata, payloads, numbers, epoch, faults)
         if self._batch is not None:
             try:
                 values = self._batch(metadata, payloads)
@@ -255,6 +270,23 @@ class Column:
                 good[i] = False
                 faults.append(Fault(i, self.name, _as_known(error)))
         return made
+
+    def _clipped(
+        self, clips: ClipPipeline, metadata: NDArray[Any], payloads: SlotPayloads, numbers: NDArray[np.int64],
+        epoch: int, faults: list[Fault],
+    ) -> Value:  # fmt: skip
+        """Clips (batch, frames, ...), decoded and made here."""
+        made = clips.blank(len(numbers))
+        good = payloads.rows >= 0
+        for i in np.flatnonzero(good).tolist():
+            try:
+                video = self.decoder(metadata[i], lambda i=i: payloads.one(i))  # type: ignore[misc]
+                clips.run(video, epoch, int(numbers[i]), made[i])
+            except Exception as error:
+                good[i] = False
+                made[i] = 0
+                faults.append(Fault(i, self.name, _as_known(error)))
+        return made, None if good.all() else good
 
     def _singly(self, metadata: NDArray[Any], payloads: SlotPayloads, faults: list[Fault]) -> Value:
         values: list[Any] = [None] * len(metadata)

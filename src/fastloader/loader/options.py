@@ -16,7 +16,7 @@ from fastloader.loader.padding import Layout, PadSpec, layouts
 from fastloader.loader.policy import POLICIES
 from fastloader.loader.reading import LEAST_MEMORY, Habit, Io, Reading, check_io, plan_reading
 from fastloader.loader.resources import usable_cpus
-from fastloader.ops import BatchOp, Follow, LabelOp, Op, SoundOp, Views
+from fastloader.ops import BatchOp, ClipOp, Follow, LabelOp, Op, SoundOp, Views
 from fastloader.pipeline import (
     HIDDEN,
     BatchStep,
@@ -27,11 +27,13 @@ from fastloader.pipeline import (
     Pipelines,
     check_sharing,
     compile_batch_ops,
+    compile_clips,
     compile_decoder,
     compile_following,
     compile_images,
     compile_labels,
     compile_sound,
+    is_clip,
     takes_sounds,
     watched,
 )
@@ -101,7 +103,7 @@ class LoaderOptions:
     indices: Sequence[int] | NDArray[Any] | None = None
     sampler: Order | BatchOrder | Iterable[int] | None = None
     fields: Sequence[str] | None = None
-    pipelines: Mapping[str, Sequence[Op | LabelOp | Follow | SoundOp] | Views] = field(default_factory=dict)
+    pipelines: Mapping[str, Sequence[Op | LabelOp | Follow | SoundOp | ClipOp] | Views] = field(default_factory=dict)
     batch_ops: Sequence[BatchOp] = ()
     pad: PadSpec | Mapping[str, PadSpec] = None
     on_error: OnError = "raise"
@@ -176,7 +178,9 @@ class LoaderOptions:
         for name, ops in pipelines.items():
             if name in following:
                 continue
-            if not isinstance(ops, Views) and any(isinstance(op, LabelOp) for op in ops):
+            if is_clip(fields[name], ops):
+                made[name] = compile_clips(name, fields[name], ops, self.seed)
+            elif not isinstance(ops, Views) and any(isinstance(op, LabelOp) for op in ops):
                 made[name] = compile_labels(name, fields[name], ops)
             elif not isinstance(ops, Views) and takes_sounds(fields[name], ops):
                 made[name] = compile_sound(name, fields[name], ops, self.seed)

@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.fields import Field, ImageFileField, JPEGImageField, RawImageField, WebPImageField
+from fastloader.fields import (
+    Field,
+    ImageFileField,
+    JPEGImageField,
+    RawImageField,
+    VideoCompressedField,
+    VideoFramesField,
+    WebPImageField,
+)
 from fastloader.ops import CustomOp, Op, Orient, Pixels, Poison
 from fastloader.pipeline.draws import MAX_OPS, Entry, Sharer, Told, entry_of, sharers_of, told_of
 from fastloader.pipeline.pieces import (
@@ -229,6 +237,8 @@ def _stored(name: str, field: Field) -> tuple[int, tuple[int, int, int], Pixels]
                 f"a side has at most {LONGEST_SIDE}"
             )
         return _RAW, field.shape, Pixels(field.height, field.width)
+    if isinstance(field, VideoCompressedField | VideoFramesField):  # a frame, decoded, of whatever size
+        return _RAW, (0, 0, 0), Pixels(None, None)
     raise PipelineError(
         f"pipelines for {name!r}: {field!r} has no 8-bit images",
         hint="pipelines take JPEG, PNG and WebP images, RawImageField, and NDArrayField with a fixed shape; "
