@@ -33,6 +33,7 @@ from fastloader.fields import (
     PayloadBatch,
     PNGImageField,
     RawImageField,
+    TextField,
     register_type,
 )
 from fastloader.loader import DataLoader, Pad, ThreadingOptions
@@ -49,7 +50,7 @@ __all__ = [
     "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded", "EncodedColumn", "EpochDigest",
     "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField", "JSONField",
     "KeyNotFoundError", "MapDataset", "NDArrayField", "NotFoundError", "OperationError", "PNGImageField", "Pad",
-    "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError", "ThreadingOptions",
+    "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError", "TextField", "ThreadingOptions",
     "TypeId", "UnknownTypeError",
     "concatenate", "open", "ops", "register_type", "verify",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader._native import (
+    Dictionary,
     Engine,
     Failure,
     Keys,
@@ -26,6 +27,7 @@ from fastloader._native import (
     crc32c,
     crc32c_variants,
     cutmix,
+    decode_texts,
     decompress,
     draw_mix,
     equalize,
@@ -49,6 +51,7 @@ from fastloader._native import (
     jpeg_size,
     lay_slots,
     mixup,
+    pack_lengths,
     pad_image,
     permute,
     philox,
@@ -67,6 +70,8 @@ from fastloader._native import (
     solarize,
     take,
     take_bits,
+    train_dictionary,
+    unpack_sequences,
     xxh64,
 )
 
@@ -74,15 +79,15 @@ if TYPE_CHECKING:
     from fastloader.types import Buffer
 
 __all__ = [
-    "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LAYOUTS", "PADDINGS", "PNG", "SAMPLES", "STEPS", "Engine",
-    "Failure", "Keys", "Payloads", "Program", "Table", "affine", "assemble", "autocontrast", "block_crcs",
+    "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LAYOUTS", "PADDINGS", "PNG", "SAMPLES", "STEPS", "ZSTD",
+    "ZSTD_DICTIONARY", "Dictionary", "Engine", "Failure", "Keys", "Payloads", "Program", "Table", "affine", "assemble", "autocontrast", "block_crcs",
     "brightness", "cast", "codec_id", "compress", "contrast", "copy_crc32c", "crc32c", "crc32c_variants", "cutmix",
-    "decode_image", "decode_jpeg_box", "decompress", "draw_mix", "equalize", "erase", "erase_noise", "gather_bytes",
+    "decode_image", "decode_jpeg_box", "decode_texts", "decompress", "draw_mix", "equalize", "erase", "erase_noise", "gather_bytes",
     "gather_fixed", "gather_ragged", "gaussian_blur", "grayscale", "has_uring", "hue", "image_decode_many",
     "image_info", "invert", "jpeg_baseline", "jpeg_encode", "jpeg_index", "jpeg_size", "lay_slots", "mixup",
-    "pad_image", "permute", "philox", "place", "png_encode", "posterize", "random_below", "random_bits",
+    "pack_lengths", "pad_image", "permute", "philox", "place", "png_encode", "posterize", "random_below", "random_bits",
     "random_normal", "random_uniform", "resize", "resize_image", "resize_region", "saturation", "sharpness",
-    "simd_levels", "solarize", "take", "take_bits", "xxh64",
+    "simd_levels", "solarize", "take", "take_bits", "train_dictionary", "unpack_sequences", "xxh64",
 ]  # fmt: skip
 
 JPEG, PNG = 0, 1
@@ -90,6 +95,8 @@ JPEG_ROUTES = ("full", "partial", "splice", "automatic")
 """Ways to a part of a JPEG's pixels, at the index that is their number in the native part."""
 CODECS = ("none", "lz4", "zstd")
 """Names of the compressions, at the index that is their number on disk."""
+ZSTD, ZSTD_DICTIONARY = 2, 3
+"""Numbers on disk: of zstd, and of zstd with a dictionary, which no one asks for by name: a field has one or not."""
 
 FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
 """Names of the filters of a resize, at the index that is their number in C++."""

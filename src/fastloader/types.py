@@ -38,6 +38,10 @@ class TypeId(IntEnum):
     TEXT_RAW = 40
     TEXT_TOKENIZED = 41
     TEXT_PACKED = 42
+    TOKEN_STREAM = 43
+    EMBEDDING = 50
+    LIST = 60
+    DICT = 61
 
 
 FIRST_USER_TYPE = 1000

@@ -6,9 +6,10 @@ from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField
 from fastloader.fields.ndarray import NDArrayField
 from fastloader.fields.payloads import MappedPayloads
 from fastloader.fields.registry import BY_TYPE_ID, field_class, register_type
+from fastloader.fields.text import TextField
 
 __all__ = [
     "BY_TYPE_ID", "BatchDecoder", "BytesField", "Decoder", "Elements", "Encoded", "EncodedColumn", "Field",
     "FloatField", "IntField", "JPEGImageField", "JSONField", "MappedPayloads", "NDArrayField", "PNGImageField",
-    "PayloadBatch", "Plan", "RawImageField", "field_class", "register_type",
+    "PayloadBatch", "Plan", "RawImageField", "TextField", "field_class", "register_type",
 ]  # fmt: skip

@@ -153,6 +153,16 @@ class Field(ABC):
     """Whether encoding takes long enough, without the GIL, that the writer should do it in threads by default."""
 
     @property
+    def compression(self) -> str | None:
+        """What the writer compresses payloads with, unless it is told something else: "zstd", say."""
+        return None
+
+    @property
+    def dictionary_bytes(self) -> int:
+        """The size of the dictionary that the writer makes of the first samples to compress with; 0: none."""
+        return 0
+
+    @property
     def metadata_type(self) -> np.dtype[Any]:
         """The fixed-width row kept for each sample; an empty structured dtype when there is none."""
         return NO_METADATA

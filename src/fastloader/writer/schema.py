@@ -36,9 +36,12 @@ def make_specs(
         raise ValueError("a dataset has at least one field")
     for name, field in fields.items():
         _check_field(name, field)
-    codecs = {spec.name: (spec.codec, spec.level) for spec in there or ()}  # what is added is stored like what is there
+    codecs = {name: kernels.codec_id(field.compression) for name, field in fields.items()}
+    codecs |= {
+        spec.name: (spec.codec, spec.level) for spec in there or ()
+    }  # what is added is stored like what is there
     codecs |= _codecs(compression, fields)
-    specs = [FieldSpec(name, field, *codecs.get(name, (0, 0))) for name, field in fields.items()]
+    specs = [FieldSpec(name, field, *codecs[name]) for name, field in fields.items()]
     if existing is not None and there is not None and _schema(specs) != stored_schema(existing):
         has = {spec.name: spec.field for spec in there}
         if has == dict(fields) and list(has) == list(fields):

@@ -94,7 +94,7 @@ class Column:
     """One field of a run of samples, encoded.
 
     ``payloads`` are buffers of bytes, one a sample; for a field that stores none it is empty, and so are ``raw_sizes``
-    and ``codecs``.
+    and ``codecs``. ``dictionary`` is what some of them are compressed with.
     """
 
     metadata: NDArray[Any]
@@ -102,6 +102,7 @@ class Column:
     payloads: list[Buffer]
     raw_sizes: NDArray[np.uint64]
     codecs: NDArray[np.uint8]
+    dictionary: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -142,6 +143,7 @@ class FldBuilder:
         self._page_first = [0]  # first samples of the pages begun but not yet in the table
         self._keys = KeyIndexBuilder(spills, first_sample) if keys else None
         self._compressed = False
+        self._dictionaries: dict[int, bytes] = {}
         self._entries: list[Entry] = []
         self._tail = bytearray()  # tables not written yet
 
@@ -184,6 +186,8 @@ class FldBuilder:
             rows["crc"] = crcs[:, j]
             rows["codec"] = column.codecs[first:last]
             self._compressed |= bool(rows["codec"].any())
+            if column.dictionary is not None and (rows["codec"] == kernels.ZSTD_DICTIONARY).any():
+                self._dictionaries[i] = column.dictionary
             self._extents[i].append(rows.view(np.uint8))
         for i, spill in self._metadata.items():
             spill.append(np.ascontiguousarray(chunk.columns[i].metadata[first:last]).view(np.uint8))
@@ -232,6 +236,8 @@ class FldBuilder:
         for i, spill in self._metadata.items():
             width = self._specs[i].field.metadata_type.itemsize
             self._write_table(Kind.METADATA, i, width, spill.chunks(PIECE))
+        for i, dictionary in sorted(self._dictionaries.items()):
+            self._write_table(Kind.DICTIONARY, i, 1, [dictionary])
         for i, bits in enumerate(self._validity):
             if bits.any_missing:
                 self._write_table(Kind.VALIDITY, i, 1, bits.finish().chunks(PIECE))
