@@ -30,13 +30,18 @@ from fastloader.fields import (
     JPEGImageField,
     JSONField,
     NDArrayField,
+    Packed,
+    PackedTextField,
     PayloadBatch,
     PNGImageField,
     RawImageField,
     TextField,
+    TokenizedTextField,
+    TokenizerError,
     register_type,
 )
 from fastloader.loader import DataLoader, Pad, ThreadingOptions
+from fastloader.packing import pack
 from fastloader.reader import DatasetReader
 from fastloader.samplers import EpochDigest, StateError
 from fastloader.types import TypeId
@@ -49,8 +54,9 @@ __all__ = [
     "BatchDecoder", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetIterator", "DatasetReader",
     "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded", "EncodedColumn", "EpochDigest",
     "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField", "JSONField",
-    "KeyNotFoundError", "MapDataset", "NDArrayField", "NotFoundError", "OperationError", "PNGImageField", "Pad",
+    "KeyNotFoundError", "MapDataset", "NDArrayField", "NotFoundError", "OperationError", "PNGImageField", "Packed",
+    "PackedTextField", "Pad",
     "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError", "TextField", "ThreadingOptions",
-    "TypeId", "UnknownTypeError",
-    "concatenate", "open", "ops", "register_type", "verify",
+    "TokenizedTextField", "TokenizerError", "TypeId", "UnknownTypeError",
+    "concatenate", "open", "ops", "pack", "register_type", "verify",
 ]  # fmt: skip

@@ -4,12 +4,15 @@ from fastloader.fields.base import BatchDecoder, Decoder, Elements, Encoded, Enc
 from fastloader.fields.basic import BytesField, FloatField, IntField, JSONField
 from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField
 from fastloader.fields.ndarray import NDArrayField
+from fastloader.fields.packed import Packed, PackedTextField
 from fastloader.fields.payloads import MappedPayloads
 from fastloader.fields.registry import BY_TYPE_ID, field_class, register_type
 from fastloader.fields.text import TextField
+from fastloader.fields.tokenized import TokenizedTextField
+from fastloader.fields.tokenizers import TokenizerError
 
 __all__ = [
     "BY_TYPE_ID", "BatchDecoder", "BytesField", "Decoder", "Elements", "Encoded", "EncodedColumn", "Field",
     "FloatField", "IntField", "JPEGImageField", "JSONField", "MappedPayloads", "NDArrayField", "PNGImageField",
-    "PayloadBatch", "Plan", "RawImageField", "TextField", "field_class", "register_type",
+    "Packed", "PackedTextField", "PayloadBatch", "Plan", "RawImageField", "TextField", "TokenizedTextField", "TokenizerError", "field_class", "register_type",
 ]  # fmt: skip

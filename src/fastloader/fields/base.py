@@ -211,6 +211,10 @@ class Field(ABC):
             return bytes(value)
         return copy.deepcopy(value)
 
+    def clash_with(self, stored: Field) -> str | None:
+        """Why values of this field can't be added to those of a stored one, where it knows better than its options."""
+        return None
+
     def stored_value(self, payload: memoryview) -> memoryview:
         """The part of a payload that is the value, without what the field keeps beside it for its own use."""
         return payload

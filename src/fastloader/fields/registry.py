@@ -10,14 +10,16 @@ from fastloader.fields.base import Field
 from fastloader.fields.basic import BytesField, FloatField, IntField, JSONField
 from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField
 from fastloader.fields.ndarray import NDArrayField
+from fastloader.fields.packed import PackedTextField
 from fastloader.fields.text import TextField
+from fastloader.fields.tokenized import TokenizedTextField
 from fastloader.types import FIRST_USER_TYPE
 
 BY_TYPE_ID: dict[int, type[Field]] = {
     cls.type_id: cls
     for cls in (
         IntField, FloatField, BytesField, NDArrayField, JSONField, RawImageField, JPEGImageField, PNGImageField,
-        TextField,
+        TextField, TokenizedTextField, PackedTextField,
     )
 }  # fmt: skip
 

@@ -46,6 +46,10 @@ def make_specs(
         has = {spec.name: spec.field for spec in there}
         if has == dict(fields) and list(has) == list(fields):
             raise ValueError(f"{existing.path}: the options of its fields are stored in another form; write it anew")
+        clashes = [(name, field.clash_with(has[name])) for name, field in fields.items() if name in has]
+        for name, clash in clashes:
+            if clash is not None:
+                raise ValueError(f"{existing.path}: field {name!r} can't be added to: {clash}")
         raise ValueError(f"the dataset has the fields {has}, not {dict(fields)}")
     return specs
 
