@@ -247,13 +247,13 @@ void bind_texts(nb::module_& m) {
         return texts;
     }, "values"_a, "offsets"_a, nb::sig("def decode_texts(values: Buffer, offsets: Buffer) -> list[str]"));
 
-    m.def("pack_lengths", [](nb::object lengths, std::uint64_t room, bool best_fit, nb::object out) {
+    m.def("best_fit", [](nb::object lengths, std::uint64_t room, nb::object out) {
         Buffer given(lengths);
         MutableBuffer to(out);
         nb::gil_scoped_release release;
-        return fl::pack_lengths(given.as<std::int64_t>(), room, best_fit, to.as<std::int64_t>());
-    }, "lengths"_a, "room"_a, "best_fit"_a, "out"_a,
-       nb::sig("def pack_lengths(lengths: Buffer, room: int, best_fit: bool, out: Buffer) -> int"));
+        return fl::best_fit(given.as<std::int64_t>(), room, to.as<std::int64_t>());
+    }, "lengths"_a, "room"_a, "out"_a,
+       nb::sig("def best_fit(lengths: Buffer, room: int, out: Buffer) -> int"));
 
     m.def("unpack_sequences", [](nb::object values, nb::object offsets, nb::object counts, std::uint64_t length,
                                  nb::object pad, nb::object tokens, nb::object positions, nb::object documents,

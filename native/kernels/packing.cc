@@ -10,25 +10,11 @@
 
 namespace fl {
 
-std::uint64_t pack_lengths(std::span<const std::int64_t> lengths, std::uint64_t room, bool best_fit,
-                           std::span<std::int64_t> out) {
+std::uint64_t best_fit(std::span<const std::int64_t> lengths, std::uint64_t room, std::span<std::int64_t> out) {
     if (out.size() != lengths.size()) throw Failure("format", "one place a document");
     for (const auto length : lengths)
         if (length < 1 || static_cast<std::uint64_t>(length) > room) throw Failure("size", "a document does not fit");
     std::uint64_t sequences = 0;
-    if (!best_fit) {
-        std::uint64_t left = 0;
-        for (std::size_t i = 0; i < lengths.size(); ++i) {
-            const auto length = static_cast<std::uint64_t>(lengths[i]);
-            if (length > left) {
-                ++sequences;
-                left = room;
-            }
-            left -= length;
-            out[i] = static_cast<std::int64_t>(sequences - 1);
-        }
-        return sequences;
-    }
     std::vector<std::size_t> order(lengths.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return lengths[a] > lengths[b]; });

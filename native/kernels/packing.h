@@ -8,10 +8,8 @@
 namespace fl {
 
 // The sequence that each document goes into, in `out`; returns how many sequences there are. Lengths are from 1 to `room`.
-// In order, each document goes behind the one before if there is room, else into a new sequence. With `best_fit` the
-// longest come first, and each goes where it leaves the least room, the first such sequence.
-std::uint64_t pack_lengths(std::span<const std::int64_t> lengths, std::uint64_t room, bool best_fit,
-                           std::span<std::int64_t> out);
+// The longest come first, and each goes where it leaves the least room, into the first such sequence.
+std::uint64_t best_fit(std::span<const std::int64_t> lengths, std::uint64_t room, std::span<std::int64_t> out);
 
 // Stored sequences as rows of `length` tokens. A payload is the lengths of its documents, as u4, and then their tokens;
 // `counts` states both numbers for each, documents and tokens, as u4. A row without documents is all padding.

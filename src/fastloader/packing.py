@@ -142,7 +142,7 @@ def pack(
     def fitted(waiting: list[NDArray[Any]]) -> Iterator[Packed]:
         sizes = np.fromiter(map(len, waiting), np.int64, len(waiting))
         where = np.empty(len(waiting), np.int64)
-        kernels.pack_lengths(sizes, length, True, where)
+        kernels.best_fit(sizes, length, where)
         groups: dict[int, list[NDArray[Any]]] = {}  # in the order of their first documents
         for piece, sequence in zip(waiting, where.tolist(), strict=True):
             groups.setdefault(sequence, []).append(piece)

@@ -1,6 +1,16 @@
 """Fields: what a column holds and how it is stored."""
 
-from fastloader.fields.base import BatchDecoder, Decoder, Elements, Encoded, EncodedColumn, Field, PayloadBatch, Plan
+from fastloader.fields.base import (
+    BatchDecoder,
+    BatchParts,
+    Decoder,
+    Elements,
+    Encoded,
+    EncodedColumn,
+    Field,
+    PayloadBatch,
+    Plan,
+)
 from fastloader.fields.basic import BytesField, FloatField, IntField, JSONField
 from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField
 from fastloader.fields.ndarray import NDArrayField
@@ -12,7 +22,7 @@ from fastloader.fields.tokenized import TokenizedTextField
 from fastloader.fields.tokenizers import TokenizerError
 
 __all__ = [
-    "BY_TYPE_ID", "BatchDecoder", "BytesField", "Decoder", "Elements", "Encoded", "EncodedColumn", "Field",
+    "BY_TYPE_ID", "BatchDecoder", "BatchParts", "BytesField", "Decoder", "Elements", "Encoded", "EncodedColumn", "Field",
     "FloatField", "IntField", "JPEGImageField", "JSONField", "MappedPayloads", "NDArrayField", "PNGImageField",
     "Packed", "PackedTextField", "PayloadBatch", "Plan", "RawImageField", "TextField", "TokenizedTextField", "TokenizerError", "field_class", "register_type",
 ]  # fmt: skip

@@ -144,6 +144,19 @@ class BatchDecoder(Protocol):
         ...
 
 
+@runtime_checkable
+class BatchParts(Protocol):
+    """A field's part of a batch that is more than one array; a batch decoder or ``collate`` may return one."""
+
+    def take(self, rows: NDArray[np.int64]) -> Self:
+        """Other rows of the same."""
+        ...
+
+    def entries(self, name: str, valid: NDArray[np.bool_] | None) -> dict[str, Any]:
+        """What the batch gets of a field of this name; ``valid`` says which rows are there, ``None`` that all are."""
+        ...
+
+
 class Field(ABC):
     """Describes one column of a dataset. Subclasses are frozen dataclasses whose attributes are their options."""
 
@@ -151,6 +164,8 @@ class Field(ABC):
     has_payload: ClassVar[bool] = True
     worth_a_thread: ClassVar[bool] = True
     """Whether encoding takes long enough, without the GIL, that the writer should do it in threads by default."""
+    collates_missing: ClassVar[bool] = False
+    """Whether ``collate`` takes ``None`` for a value that is missing."""
 
     @property
     def compression(self) -> str | None:

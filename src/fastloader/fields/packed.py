@@ -61,9 +61,7 @@ class PackedDecoder(Decoder):
         positions, documents = np.empty(shape, np.int32), np.empty(shape, np.int32)
         ends = np.empty(int(metadata["documents"].sum(dtype=np.int64)) + len(metadata) + 1, np.int32)
         pad = np.array([field.pad_id], field.dtype)
-        used = kernels.unpack_sequences(
-            values, offsets, counts, field.seq_len, pad, tokens, positions, documents, ends
-        )
+        used = kernels.unpack_sequences(values, offsets, counts, field.seq_len, pad, tokens, positions, documents, ends)
         ends = ends[:used]
         return {
             "tokens": tokens, "position_ids": positions, "document_ids": documents, "cu_seqlens": ends,
@@ -104,6 +102,7 @@ class PackedTextField(Field):
 
     type_id: ClassVar[int] = TypeId.TEXT_PACKED
     worth_a_thread: ClassVar[bool] = False
+    collates_missing: ClassVar[bool] = True
 
     seq_len: int
     vocab_size: int
@@ -155,12 +154,18 @@ class PackedTextField(Field):
         """Reads sequences."""
         return PackedDecoder
 
-    def collate(self, values: Sequence[Any]) -> Any:
-        """One dictionary, with the ends of documents counted through all sequences."""
-        if not values or any(value is None for value in values):
-            return list(values)
-        rows = {name: np.stack([value[name] for value in values]) for name in ("tokens", "position_ids", "document_ids")}
-        return PackedBatch(rows).take(np.arange(len(values))).arrays
+    def collate(self, values: Sequence[Any]) -> PackedBatch:
+        """Sequences as one batch; a missing one is a row of padding alone."""
+        blank = {
+            "tokens": np.full(self.seq_len, self.pad_id, self.dtype),
+            "position_ids": np.arange(self.seq_len, dtype=np.int32),
+            "document_ids": np.full(self.seq_len, -1, np.int32),
+        }
+        rows = {
+            name: np.array([(value or blank)[name] for value in values], filler.dtype).reshape(-1, self.seq_len)
+            for name, filler in blank.items()
+        }
+        return PackedBatch(rows).take(np.arange(len(values)))
 
     def to_binary(self) -> bytes:
         """The options as JSON."""

@@ -199,7 +199,9 @@ class Column:
             except Exception as error:
                 good[i] = False
                 faults.append(Fault(i, self.name, _as_known(error)))
-        return (self.field.collate(values), None) if good.all() else (values, good)
+        if good.all() or self.field.collates_missing:
+            return self.field.collate(values), None if good.all() else good
+        return values, good
 
 
 @lru_cache(8)

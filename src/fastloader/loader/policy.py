@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastloader.fields import BatchParts
 from fastloader.loader.columns import Column, Fault
-from fastloader.loader.padding import Padded, Ragged
 from fastloader.types import Batch, mask_missing
 
 POLICIES = ("raise", "skip", "replace")
@@ -39,7 +39,7 @@ def settle(
         values = {column.name: _take(column, *values[column.name], rows) for column in columns}
     batch: Batch = {}
     for name, (value, valid) in values.items():
-        if isinstance(value, Padded | Ragged):
+        if isinstance(value, BatchParts):
             batch |= value.entries(name, valid)
         else:
             batch[name] = value if valid is None else mask_missing(value, valid)
@@ -53,7 +53,7 @@ def _take(
     there = None if valid is None or valid[rows].all() else valid[rows]
     if isinstance(value, np.ndarray):
         return value[rows], there
-    if isinstance(value, Padded | Ragged):
+    if isinstance(value, BatchParts):
         return value.take(rows), there
     chosen = [value[row] for row in rows.tolist()]
-    return (column.field.collate(chosen) if there is None else chosen), there
+    return (column.field.collate(chosen) if there is None or column.field.collates_missing else chosen), there
