@@ -44,6 +44,7 @@ from fastloader.loader import DataLoader, Pad, ThreadingOptions
 from fastloader.packing import pack
 from fastloader.reader import DatasetReader
 from fastloader.samplers import EpochDigest, StateError
+from fastloader.tokens import TokenStream, TokenStreamWriter
 from fastloader.types import TypeId
 from fastloader.verify import verify
 from fastloader.writer import DatasetWriter, concatenate
@@ -57,6 +58,6 @@ __all__ = [
     "KeyNotFoundError", "MapDataset", "NDArrayField", "NotFoundError", "OperationError", "PNGImageField", "Packed",
     "PackedTextField", "Pad",
     "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError", "TextField", "ThreadingOptions",
-    "TokenizedTextField", "TokenizerError", "TypeId", "UnknownTypeError",
+    "TokenStream", "TokenStreamWriter", "TokenizedTextField", "TokenizerError", "TypeId", "UnknownTypeError",
     "concatenate", "open", "ops", "pack", "register_type", "verify",
 ]  # fmt: skip

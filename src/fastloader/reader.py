@@ -111,6 +111,10 @@ class DatasetReader:
     def __getstate__(self) -> dict[str, Any]:
         return {"_dataset": self._dataset, "_columns": {}}
 
+    def own_order(self, seed: int) -> Any:
+        """The order in which a loader goes through the samples at random; ``None``: a shuffle of all of them."""
+        return None
+
     def index_of(self, key: Key) -> int:
         """The number of the sample with this key."""
         if not self.has_keys:

@@ -18,11 +18,11 @@ from fastloader.fields.packed import Packed, PackedTextField
 from fastloader.fields.payloads import MappedPayloads
 from fastloader.fields.registry import BY_TYPE_ID, field_class, register_type
 from fastloader.fields.text import TextField
-from fastloader.fields.tokenized import TokenizedTextField
+from fastloader.fields.tokenized import TokenizedTextField, TokenStreamField
 from fastloader.fields.tokenizers import TokenizerError
 
 __all__ = [
     "BY_TYPE_ID", "BatchDecoder", "BatchParts", "BytesField", "Decoder", "Elements", "Encoded", "EncodedColumn", "Field",
     "FloatField", "IntField", "JPEGImageField", "JSONField", "MappedPayloads", "NDArrayField", "PNGImageField",
-    "Packed", "PackedTextField", "PayloadBatch", "Plan", "RawImageField", "TextField", "TokenizedTextField", "TokenizerError", "field_class", "register_type",
+    "Packed", "PackedTextField", "PayloadBatch", "Plan", "RawImageField", "TextField", "TokenStreamField", "TokenizedTextField", "TokenizerError", "field_class", "register_type",
 ]  # fmt: skip

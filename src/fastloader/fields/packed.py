@@ -133,7 +133,7 @@ class PackedTextField(Field):
             tokens, lengths = value["tokens"], value["lengths"]
         elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
             parts = [as_tokens(one, self.vocab_size) for one in value]
-            tokens, lengths = np.concatenate([np.zeros(0, self.dtype), *parts]), [len(part) for part in parts]
+            tokens, lengths = np.concatenate([np.zeros(0, self.dtype), *parts]), np.array([len(part) for part in parts])
         else:
             raise TypeError(f"expected a list of documents, or what fastloader.pack gives, got {type(value).__name__}")
         array, sizes = as_tokens(tokens, self.vocab_size), np.array(lengths, np.int64)

@@ -12,14 +12,14 @@ from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField
 from fastloader.fields.ndarray import NDArrayField
 from fastloader.fields.packed import PackedTextField
 from fastloader.fields.text import TextField
-from fastloader.fields.tokenized import TokenizedTextField
+from fastloader.fields.tokenized import TokenizedTextField, TokenStreamField
 from fastloader.types import FIRST_USER_TYPE
 
 BY_TYPE_ID: dict[int, type[Field]] = {
     cls.type_id: cls
     for cls in (
         IntField, FloatField, BytesField, NDArrayField, JSONField, RawImageField, JPEGImageField, PNGImageField,
-        TextField, TokenizedTextField, PackedTextField,
+        TextField, TokenizedTextField, PackedTextField, TokenStreamField,
     )
 }  # fmt: skip
 

@@ -285,3 +285,20 @@ class TokenizedTextField(Field):
         return (
             f"TokenizedTextField(vocab_size={self.vocab_size}{known}{special}{', embed=True' if self.embedded else ''})"
         )
+
+
+class TokenStreamField(TokenizedTextField):
+    """What a file of one long run of tokens says of them. It has no samples; ``TokenStream`` reads windows of it."""
+
+    type_id: ClassVar[int] = TypeId.TOKEN_STREAM
+
+    def prepare(self, value: Any) -> Any:
+        """There is nothing to be written a sample at a time."""
+        raise TypeError("a stream has no samples; TokenStreamWriter writes it")
+
+    def encode(self, value: Any) -> Encoded:
+        """The same."""
+        raise TypeError("a stream has no samples; TokenStreamWriter writes it")
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace("TokenizedTextField", "TokenStreamField")

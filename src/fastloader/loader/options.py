@@ -238,6 +238,9 @@ class LoaderOptions:
             chosen = pages if indices is None else pages.within(indices)
             quasi = QuasiRandom(chosen, self.window, self.seed, lanes, run)
             return quasi if indices is None else Subset(indices, len(reader), quasi)
+        own: Order | None = reader.own_order(self.seed) if name == "random" and indices is None else None
+        if own is not None:
+            return own
         length = len(reader) if indices is None else len(indices)
         inner: Order = Shuffled(length, self.seed) if name == "random" else Sequential(length)
         return inner if indices is None else Subset(indices, len(reader), inner)

@@ -70,7 +70,7 @@ def plan_reading(
         return Reading("populate", ahead=-(-READS_AHEAD // max(1, batch_size * payload_fields)))
     if not habit.window:
         ahead = -(-READS_AHEAD // max(1, batch_size * payload_fields))
-        a_batch = size // max(1, dataset.num_samples) * batch_size
+        a_batch = dataset.sample_bytes * batch_size
         memory = min(DEFAULT_MEMORY, max(LEAST_MEMORY, 2 * (ahead + depth) * a_batch))
     else:
         # The pages of a window are kept while it lasts, and those of the next are fetched meanwhile.

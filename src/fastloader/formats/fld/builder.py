@@ -146,6 +146,7 @@ class FldBuilder:
         self._dictionaries: dict[int, bytes] = {}
         self._entries: list[Entry] = []
         self._tail = bytearray()  # tables not written yet
+        self._data_ended = False
 
     @property
     def data_size(self) -> int:
@@ -228,9 +229,7 @@ class FldBuilder:
 
     def finish(self) -> tuple[int, int]:
         """Write the tables and the header and publish the file. Returns its size and its identity."""
-        self._staging.flush()
-        self._entries.append(Entry(Kind.DATA, NO_FIELD, 0, 0, 0, DATA_BEGIN, self._at - DATA_BEGIN, 0, 0))
-        self._finish_pages()
+        self._end_data()
         for i, spill in self._extents.items():
             self._write_table(Kind.EXTENTS, i, EXTENT.itemsize, spill.chunks(PIECE))
         for i, spill in self._metadata.items():
@@ -261,6 +260,19 @@ class FldBuilder:
         self._file.publish(self._at)
         self.discard()
         return self._at, identity
+
+    def _end_data(self) -> None:
+        if self._data_ended:
+            return
+        self._data_ended = True
+        self._staging.flush()
+        self._entries.append(Entry(Kind.DATA, NO_FIELD, 0, 0, 0, DATA_BEGIN, self._at - DATA_BEGIN, 0, 0))
+        self._finish_pages()
+
+    def begin_table(self, kind: Kind, field: int, row_size: int) -> TableUnderWay:
+        """A table that is written piece by piece; no samples come behind it, and it is ended before ``finish``."""
+        self._end_data()
+        return TableUnderWay(self, kind, field, row_size)
 
     def discard(self) -> None:
         """Forget the file; harmless once it is published."""
@@ -293,25 +305,10 @@ class FldBuilder:
 
     def _write_table(self, kind: Kind, field: int, row_size: int, chunks: Iterable[bytes]) -> None:
         """A table, then the CRC32C of each of its blocks. Chunks may have any size."""
-        offset = self._align()
-        block_size = block_size_of(self.num_samples)
-        crcs = bytearray()
-        rest = b""
+        table = TableUnderWay(self, kind, field, row_size)
         for chunk in chunks:
-            self._append(chunk)
-            whole = rest + chunk
-            cut = len(whole) - len(whole) % block_size
-            crcs += kernels.block_crcs(memoryview(whole)[:cut], block_size)
-            rest = whole[cut:]
-        crcs += kernels.block_crcs(rest, block_size)
-        size = self._at - offset
-        if size % row_size:
-            raise FormatError(f"table {kind.name} of {size} bytes has rows of {row_size}", path=self._file.path)
-        crcs_offset = self._align()
-        self._append(bytes(crcs))
-        self._entries.append(
-            Entry(kind, field, 0, row_size, block_size, offset, size, crcs_offset, kernels.crc32c(bytes(crcs)))
-        )
+            table.add(chunk)
+        table.end()
 
     def _align(self) -> int:
         self._append(b"\0" * (-self._at % TABLE_ALIGNMENT))
@@ -329,6 +326,49 @@ class FldBuilder:
     def _flush(self) -> None:
         self._file.write_at(self._at - len(self._tail), bytes(self._tail))
         self._tail.clear()
+
+
+class TableUnderWay:
+    """A table being written: rows piece by piece, then the CRC32C of each of its blocks."""
+
+    def __init__(self, builder: FldBuilder, kind: Kind, field: int, row_size: int) -> None:
+        self._builder = builder
+        self._kind, self._field, self._row_size = kind, field, row_size
+        self._block_size = block_size_of(builder.num_samples)
+        self._offset = builder._align()
+        self._crcs = bytearray()
+        self._rest = b""
+
+    @property
+    def size(self) -> int:
+        """Bytes so far."""
+        return self._builder._at - self._offset
+
+    def add(self, chunk: bytes) -> None:
+        """The next bytes, of any number."""
+        self._builder._append(chunk)
+        whole = self._rest + chunk
+        cut = len(whole) - len(whole) % self._block_size
+        self._crcs += kernels.block_crcs(memoryview(whole)[:cut], self._block_size)
+        self._rest = whole[cut:]
+
+    def end(self) -> None:
+        """Write the checksums."""
+        builder = self._builder
+        self._crcs += kernels.block_crcs(self._rest, self._block_size)
+        size = self.size
+        if size % self._row_size:
+            raise FormatError(
+                f"table {self._kind.name} of {size} bytes has rows of {self._row_size}", path=builder._file.path
+            )
+        crcs, where = bytes(self._crcs), builder._align()
+        builder._append(crcs)
+        builder._entries.append(
+            Entry(
+                self._kind, self._field, 0, self._row_size, self._block_size, self._offset, size, where,
+                kernels.crc32c(crcs),
+            )
+        )  # fmt: skip
 
 
 class _Bits:
