@@ -12,8 +12,10 @@ from fastloader.fields.base import (
     Plan,
 )
 from fastloader.fields.basic import BytesField, FloatField, IntField, JSONField
+from fastloader.fields.embedding import EmbeddingField
 from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField
 from fastloader.fields.ndarray import NDArrayField
+from fastloader.fields.nested import DictField, ListField
 from fastloader.fields.packed import Packed, PackedTextField
 from fastloader.fields.payloads import MappedPayloads
 from fastloader.fields.registry import BY_TYPE_ID, field_class, register_type
@@ -22,7 +24,7 @@ from fastloader.fields.tokenized import TokenizedTextField, TokenStreamField
 from fastloader.fields.tokenizers import TokenizerError
 
 __all__ = [
-    "BY_TYPE_ID", "BatchDecoder", "BatchParts", "BytesField", "Decoder", "Elements", "Encoded", "EncodedColumn", "Field",
-    "FloatField", "IntField", "JPEGImageField", "JSONField", "MappedPayloads", "NDArrayField", "PNGImageField",
+    "BY_TYPE_ID", "BatchDecoder", "BatchParts", "BytesField", "Decoder", "DictField", "Elements", "EmbeddingField", "Encoded", "EncodedColumn", "Field",
+    "FloatField", "IntField", "JPEGImageField", "JSONField", "ListField", "MappedPayloads", "NDArrayField", "PNGImageField",
     "Packed", "PackedTextField", "PayloadBatch", "Plan", "RawImageField", "TextField", "TokenStreamField", "TokenizedTextField", "TokenizerError", "field_class", "register_type",
 ]  # fmt: skip

@@ -8,8 +8,10 @@ from typing import TypeVar
 from fastloader.errors import UnknownTypeError
 from fastloader.fields.base import Field
 from fastloader.fields.basic import BytesField, FloatField, IntField, JSONField
+from fastloader.fields.embedding import EmbeddingField
 from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField
 from fastloader.fields.ndarray import NDArrayField
+from fastloader.fields.nested import DictField, ListField
 from fastloader.fields.packed import PackedTextField
 from fastloader.fields.text import TextField
 from fastloader.fields.tokenized import TokenizedTextField, TokenStreamField
@@ -20,6 +22,7 @@ BY_TYPE_ID: dict[int, type[Field]] = {
     for cls in (
         IntField, FloatField, BytesField, NDArrayField, JSONField, RawImageField, JPEGImageField, PNGImageField,
         TextField, TokenizedTextField, PackedTextField, TokenStreamField,
+        EmbeddingField, ListField, DictField,
     )
 }  # fmt: skip
 

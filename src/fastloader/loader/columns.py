@@ -16,7 +16,7 @@ from fastloader.fields import BatchDecoder, Decoder, Field
 from fastloader.formats.fld import Dataset
 from fastloader.formats.fld.layout import Kind
 from fastloader.loader.padding import Layout
-from fastloader.pipeline import Compiled, LabelPipeline
+from fastloader.pipeline import ChoicePipeline, Compiled, LabelPipeline
 
 Parts = tuple[NDArray[np.uint8] | None, NDArray[np.uint8] | None, NDArray[np.int64] | None, NDArray[np.uint8] | None]
 """What the engine gives of a field: metadata rows, values, the offsets between them, and which are there."""
@@ -83,7 +83,7 @@ class Column:
         name: str,
         field: Field,
         layout: Layout | None = None,
-        pipeline: Compiled | LabelPipeline | None = None,
+        pipeline: Compiled | LabelPipeline | ChoicePipeline | None = None,
     ) -> None:
         self.number = number
         self.name = name
@@ -91,6 +91,7 @@ class Column:
         self.layout = layout
         self.pipeline = pipeline if isinstance(pipeline, Compiled) else None
         self.labels = pipeline if isinstance(pipeline, LabelPipeline) else None
+        self.choice = pipeline if isinstance(pipeline, ChoicePipeline) else None
         self.decoder: Decoder = field.get_decoder_class()(field)
         self.metadata_type = field.metadata_type
         self._batch = self.decoder.batch if isinstance(self.decoder, BatchDecoder) else None
@@ -152,12 +153,32 @@ class Column:
         if self._batch is not None:
             try:
                 values = self._batch(metadata, payloads)
+                if self.choice is not None:
+                    return self._chosen(values, valid, numbers, epoch, faults)
                 return (values, valid) if self.labels is None else self._labelled(values, valid, numbers, faults)
             except Exception:
                 if self.decoder.plan.kind != "ragged":
                     raise
                 # Find out which sample it was, one at a time.
-        return self._singly(metadata, payloads, faults)
+        values, valid = self._singly(metadata, payloads, faults)
+        return (values, valid) if self.choice is None else self._chosen(values, valid, numbers, epoch, faults)
+
+    def _chosen(
+        self, values: Any, valid: NDArray[np.bool_] | None, numbers: NDArray[np.int64], epoch: int, faults: list[Fault]
+    ) -> tuple[Any, NDArray[np.bool_] | None]:
+        """One element of each list."""
+        assert self.choice is not None
+        lists = (
+            [value if there else None for value, there in zip(values, valid, strict=True)]
+            if valid is not None
+            else values
+        )
+        made, wrong = self.choice.run(lists, numbers, epoch)
+        if wrong:
+            valid = np.ones(len(numbers), np.bool_) if valid is None else valid.copy()
+            valid[list(wrong)] = False
+            faults += [Fault(row, self.name, error) for row, error in wrong.items()]
+        return made, valid
 
     def _labelled(
         self, values: Any, valid: NDArray[np.bool_] | None, numbers: NDArray[np.int64], faults: list[Fault]

@@ -19,7 +19,7 @@ from fastloader.loader.reading import Io
 from fastloader.loader.runner import Runner
 from fastloader.loader.stats import Counters
 from fastloader.loader.tuning import Limits, Tuner
-from fastloader.ops import BatchOp, LabelOp, Op
+from fastloader.ops import BatchOp, Choose, LabelOp, Op
 from fastloader.reader import DatasetReader
 from fastloader.samplers import BatchOrder, EpochDigest, Order, Position, Remainder
 from fastloader.samplers.checks import whole
@@ -44,7 +44,7 @@ class DataLoader:
       ``fastloader.samplers``, any iterable of sample numbers, or one of torch's samplers, and decides the order by
       itself; a batch sampler decides the batches too, whatever ``batch_size`` says.
     - ``fields``: which to load.
-    - ``pipelines``: by field of images or numbers, a list of ``fastloader.ops``. Those on images run in the engine,
+    - ``pipelines``: by field of images, numbers or lists, a list of ``fastloader.ops``. Those on images run in the engine,
       from stored bytes to the finished row of the batch in one go; all are checked before anything is read, and
       ``explain()`` tells them. ``batch_ops`` are those on whole batches: ``ops.Mixup``, ``ops.CutMix``.
     - ``pad``: how samples of different lengths come, for all fields that have such or by field. "list", the default: an
@@ -83,7 +83,7 @@ class DataLoader:
         indices: Sequence[int] | NDArray[Any] | None = None,
         sampler: Order | BatchOrder | Iterable[int] | None = None,
         fields: Sequence[str] | None = None,
-        pipelines: Mapping[str, Sequence[Op | LabelOp]] | None = None,
+        pipelines: Mapping[str, Sequence[Op | LabelOp | Choose]] | None = None,
         batch_ops: Sequence[BatchOp] = (),
         pad: PadSpec | Mapping[str, PadSpec] = None,
         on_error: OnError = "raise",

@@ -16,12 +16,14 @@ from fastloader.loader.padding import Layout, PadSpec, layouts
 from fastloader.loader.policy import POLICIES
 from fastloader.loader.reading import LEAST_MEMORY, Habit, Io, Reading, check_io, plan_reading
 from fastloader.loader.resources import usable_cpus
-from fastloader.ops import BatchOp, LabelOp, Op
+from fastloader.ops import BatchOp, Choose, LabelOp, Op
 from fastloader.pipeline import (
     BatchStep,
+    ChoicePipeline,
     Compiled,
     LabelPipeline,
     compile_batch_ops,
+    compile_choice,
     compile_labels,
     compile_pipeline,
 )
@@ -51,6 +53,7 @@ from fastloader.types import Batch, parse_size
 OrderName = Literal["sequential", "random", "quasi_random"]
 OnError = Literal["raise", "skip", "replace"]
 Transform = Callable[[Any], Any]
+Pipeline = Compiled | LabelPipeline | ChoicePipeline
 
 DEFAULT_WORKERS = 4
 
@@ -91,7 +94,7 @@ class LoaderOptions:
     indices: Sequence[int] | NDArray[Any] | None = None
     sampler: Order | BatchOrder | Iterable[int] | None = None
     fields: Sequence[str] | None = None
-    pipelines: Mapping[str, Sequence[Op | LabelOp]] = field(default_factory=dict)
+    pipelines: Mapping[str, Sequence[Op | LabelOp | Choose]] = field(default_factory=dict)
     batch_ops: Sequence[BatchOp] = ()
     pad: PadSpec | Mapping[str, PadSpec] = None
     on_error: OnError = "raise"
@@ -159,19 +162,21 @@ class LoaderOptions:
             raise ValueError("fields: at least one")
         return [name for name in known if name in chosen]
 
-    def compiled(self, reader: DatasetReader) -> dict[str, Compiled | LabelPipeline]:
+    def compiled(self, reader: DatasetReader) -> dict[str, Pipeline]:
         """The programs of the fields that have pipelines."""
         self.chosen_fields(reader)
         fields = reader.fields if self.pipelines else {}
-        made: dict[str, Compiled | LabelPipeline] = {}
+        made: dict[str, Pipeline] = {}
         for name, ops in self.pipelines.items():
             if any(isinstance(op, LabelOp) for op in ops):
                 made[name] = compile_labels(name, fields[name], ops)
+            elif any(isinstance(op, Choose) for op in ops):
+                made[name] = compile_choice(name, fields[name], ops, self.seed)
             else:
                 made[name] = compile_pipeline(name, fields[name], ops, self.seed)  # type: ignore[arg-type]
         return made
 
-    def batch_steps(self, pipelines: Mapping[str, Compiled | LabelPipeline]) -> tuple[BatchStep, ...]:
+    def batch_steps(self, pipelines: Mapping[str, Pipeline]) -> tuple[BatchStep, ...]:
         """What is done to whole batches."""
         return compile_batch_ops(self.batch_ops, pipelines, self.seed)
 
@@ -180,8 +185,13 @@ class LoaderOptions:
         if self.pad is None:
             return {}
         fields = reader.fields
+        both = [name for name in self.pipelines if isinstance(self.pad, Mapping) and name in self.pad]
+        if both:
+            raise ValueError(f"pad for {both[0]!r}: it has a pipeline, which decides what comes of it; leave one out")
         try:
-            return layouts(self.pad, {name: fields[name] for name in self.chosen_fields(reader)})
+            return layouts(
+                self.pad, {name: fields[name] for name in self.chosen_fields(reader) if name not in self.pipelines}
+            )
         except FormatError as error:
             error.path = str(reader.path)
             raise

@@ -8,6 +8,7 @@ from fastloader.ops.affine import Affine, RandomAffine, RandomRotation, RandomTr
 from fastloader.ops.auto import RandAugment, TrivialAugment
 from fastloader.ops.base import Op, Pixels, Step
 from fastloader.ops.batches import BatchOp, CutMix, Mixup
+from fastloader.ops.choose import Choose
 from fastloader.ops.colour import (
     ColorJitter,
     Grayscale,
@@ -35,7 +36,7 @@ from fastloader.ops.tones import AutoContrast, Equalize, Invert, Posterize, Sola
 from fastloader.ops.values import Cast, Layout, Normalize
 
 __all__ = [
-    "Affine", "AutoContrast", "BatchOp", "Cast", "CenterCrop", "ColorJitter", "CustomOp", "CutMix", "Cutout",
+    "Affine", "AutoContrast", "BatchOp", "Cast", "CenterCrop", "Choose", "ColorJitter", "CustomOp", "CutMix", "Cutout",
     "Equalize", "GaussianBlur", "Grayscale", "HorizontalFlip", "Invert", "LabelOp", "LabelSmoothing", "Layout",
     "Mixup", "Normalize", "Numbers", "OneHot", "Op", "Pad", "Pixels", "Poison", "Posterize", "RandAugment", "Random",
     "RandomAffine", "RandomBrightness", "RandomContrast", "RandomCrop", "RandomErasing", "RandomGrayscale",

@@ -90,9 +90,7 @@ class BatchStep:
         return f"{self.op}: {self.op.image!r} and {self.op.label!r}, native, called from Python threads"
 
 
-def compile_batch_ops(
-    ops: Sequence[Any], pipelines: Mapping[str, Compiled | LabelPipeline], seed: int
-) -> tuple[BatchStep, ...]:
+def compile_batch_ops(ops: Sequence[Any], pipelines: Mapping[str, Any], seed: int) -> tuple[BatchStep, ...]:
     """The steps over whole batches, each checked against the pipelines of its fields."""
     steps = []
     for i, op in enumerate(ops):
