@@ -56,11 +56,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BatchDecoder", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetIterator", "DatasetReader",
-    "DatasetWriter", "DecodeError", "Decoder", "DictField", "ElementError", "Elements", "EmbeddingField", "Encoded", "EncodedColumn", "EpochDigest",
-    "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField", "JSONField",
-    "KeyNotFoundError", "ListField", "MapDataset", "NDArrayField", "NotFoundError", "OperationError", "PNGImageField", "Packed",
-    "PackedTextField", "Pad",
-    "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError", "TextField", "ThreadingOptions",
+    "DatasetWriter", "DecodeError", "Decoder", "DictField", "ElementError", "Elements", "EmbeddingField", "Encoded",
+    "EncodedColumn", "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField",
+    "IterDataset", "JPEGImageField", "JSONField", "KeyNotFoundError", "ListField", "MapDataset", "NDArrayField",
+    "NotFoundError", "OperationError", "PNGImageField", "Packed", "PackedTextField", "Pad", "PayloadBatch",
+    "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError", "TextField", "ThreadingOptions",
     "TokenStream", "TokenStreamWriter", "TokenizedTextField", "TokenizerError", "TypeId", "UnknownTypeError",
     "concatenate", "open", "ops", "pack", "register_type", "verify",
 ]  # fmt: skip

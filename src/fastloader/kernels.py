@@ -79,15 +79,16 @@ if TYPE_CHECKING:
     from fastloader.types import Buffer
 
 __all__ = [
-    "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LAYOUTS", "PADDINGS", "PNG", "SAMPLES", "STEPS", "ZSTD",
-    "ZSTD_DICTIONARY", "Dictionary", "Engine", "Failure", "Keys", "Payloads", "Program", "Table", "affine", "assemble", "autocontrast", "best_fit", "block_crcs",
-    "brightness", "cast", "codec_id", "compress", "contrast", "copy_crc32c", "crc32c", "crc32c_variants", "cutmix",
-    "decode_image", "decode_jpeg_box", "decode_texts", "decompress", "draw_mix", "equalize", "erase", "erase_noise", "gather_bytes",
-    "gather_fixed", "gather_ragged", "gaussian_blur", "grayscale", "has_uring", "hue", "image_decode_many",
-    "image_info", "invert", "jpeg_baseline", "jpeg_encode", "jpeg_index", "jpeg_size", "lay_slots", "mixup",
-    "pad_image", "permute", "philox", "place", "png_encode", "posterize", "random_below", "random_bits",
-    "random_normal", "random_uniform", "resize", "resize_image", "resize_region", "saturation", "sharpness",
-    "simd_levels", "solarize", "take", "take_bits", "train_dictionary", "unpack_sequences", "xxh64",
+    "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LAYOUTS", "PADDINGS", "PNG", "SAMPLES", "STEPS",
+    "ZSTD", "ZSTD_DICTIONARY", "Dictionary", "Engine", "Failure", "Keys", "Payloads", "Program", "Table", "affine",
+    "assemble", "autocontrast", "best_fit", "block_crcs", "brightness", "cast", "codec_id", "compress", "contrast",
+    "copy_crc32c", "crc32c", "crc32c_variants", "cutmix", "decode_image", "decode_jpeg_box", "decode_texts",
+    "decompress", "draw_mix", "equalize", "erase", "erase_noise", "gather_bytes", "gather_fixed", "gather_ragged",
+    "gaussian_blur", "grayscale", "has_uring", "hue", "image_decode_many", "image_info", "invert", "jpeg_baseline",
+    "jpeg_encode", "jpeg_index", "jpeg_size", "lay_slots", "mixup", "pad_image", "permute", "philox", "place",
+    "png_encode", "posterize", "random_below", "random_bits", "random_normal", "random_uniform", "resize",
+    "resize_image", "resize_region", "saturation", "sharpness", "simd_levels", "solarize", "take", "take_bits",
+    "train_dictionary", "unpack_sequences", "xxh64",
 ]  # fmt: skip
 
 JPEG, PNG = 0, 1

@@ -41,8 +41,8 @@ class PackReport:
 
     def __str__(self) -> str:
         return (
-            f"{self.documents:,} documents in {self.sequences:,} sequences of {self.seq_len:,}: {self.tokens:,} tokens, "
-            f"{self.efficiency:.2%} of the room"
+            f"{self.documents:,} documents in {self.sequences:,} sequences of {self.seq_len:,}: "
+            f"{self.tokens:,} tokens, {self.efficiency:.2%} of the room"
         )
 
 
@@ -70,12 +70,13 @@ def pack(
 ) -> Packing:
     """Documents packed into sequences of at most ``seq_len`` tokens, for a ``PackedTextField``.
 
-    - ``documents`` are tokens, or texts with a ``tokenizer`` as ``TokenizedTextField`` takes it. Empty ones are left out.
+    - ``documents`` are tokens, or texts with a ``tokenizer`` as ``TokenizedTextField`` takes it. Empty ones are left
+      out.
     - ``strategy``: "greedy" keeps their order: a document goes behind the one before, or begins a new sequence where it
-      does not fit. "best_fit" takes ``buffer`` documents at a time, the longest first, and puts each where it leaves the
-      least room; sequences come in the order of their first documents. Both depend on the documents alone.
-    - ``long``: what a document of more than ``seq_len`` tokens becomes: several ("split"), its beginning ("truncate"), or
-      an error ("refuse").
+      does not fit. "best_fit" takes ``buffer`` documents at a time, the longest first, and puts each where it leaves
+      the least room; sequences come in the order of their first documents. Both depend on the documents alone.
+    - ``long``: what a document of more than ``seq_len`` tokens becomes: several ("split"), its beginning ("truncate"),
+      or an error ("refuse").
     - ``eos``: a token that is put behind each document; it counts as part of it.
     """
     length = check_length(seq_len)

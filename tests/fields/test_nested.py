@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.fields.test_text import captions
+from tests.tokenizing import tiny_encoding
 
 import fastloader as fl
 from fastloader.testing import FieldContract, identical
 from fastloader.testing.fields import write
-from tests.fields.test_text import captions
-from tests.tokenizing import tiny_encoding
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (3, 9, 12, 3), np.uint8)
 
@@ -229,7 +229,7 @@ def test_counts_and_sizes_that_lie_are_refused(tmp_path, monkeypatch, change):
     else:
         data[0] = 200
     decoder = field.get_decoder_class()(field)
-    with pytest.raises(fl.FormatError, match="no room for them|do not add up"):
+    with pytest.raises(fl.FormatError, match=r"no room for them|do not add up"):
         decoder(np.array([count], field.metadata_type)[0], lambda: memoryview(data))
 
 
@@ -252,10 +252,10 @@ def test_one_level_deep():
         with pytest.raises(TypeError, match="nested one level deep; JSONField takes any depth"):
             make()
     for bad in (5, fl.IntField, fl.PackedTextField(8, 10)):
-        with pytest.raises(TypeError, match="give an instance of a Field|can't be part of another"):
+        with pytest.raises(TypeError, match=r"give an instance of a Field|can't be part of another"):
             fl.ListField(bad)
     for bad in ({}, [], {"a": 5}, {5: fl.IntField()}, {"": fl.IntField()}):
-        with pytest.raises(TypeError, match="a mapping from name to field|give an instance|no text, or empty"):
+        with pytest.raises(TypeError, match=r"a mapping from name to field|give an instance|no text, or empty"):
             fl.DictField(bad)
 
 

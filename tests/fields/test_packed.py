@@ -1,13 +1,15 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tokenizing import tiny_encoding
 
 import fastloader as fl
 from fastloader import kernels
 from fastloader.testing import FieldContract, identical
 from fastloader.testing.fields import write
-from tests.tokenizing import tiny_encoding
 
 
 def laid_out(sequences, seq_len, pad, dtype):
@@ -89,7 +91,7 @@ def test_the_ends_are_those_of_varlen_attention(tmp_path):
     (batch,) = fl.DataLoader(reader, 2, shuffle=False)
     flat, ends = batch["it"]["tokens"].reshape(-1), batch["it"]["cu_seqlens"].tolist()
     assert ends == [0, 3, 5, 8, 16]
-    assert [flat[a:b].tolist() for a, b in zip(ends, ends[1:], strict=False)] == [[1, 2, 3], [4, 5], [0] * 3, [6] * 8]
+    assert [flat[a:b].tolist() for a, b in pairwise(ends)] == [[1, 2, 3], [4, 5], [0] * 3, [6] * 8]
     assert batch["it"]["max_seqlen"] == 8
 
 
@@ -120,7 +122,7 @@ def test_bad_sequences_are_told_replaced_or_skipped(tmp_path):
 def test_counts_that_lie_are_refused(counts, payload):
     data = np.array(payload, "<u4").tobytes() + np.arange(counts[1], dtype=np.uint16).tobytes()
     decoder = fl.PackedTextField(8, 1000).get_decoder_class()(fl.PackedTextField(8, 1000))
-    with pytest.raises((fl.FormatError, kernels.Failure), match="do not|outside"):
+    with pytest.raises((fl.FormatError, kernels.Failure), match=r"do not|outside"):
         decoder(np.array([tuple(counts)], "u4,u4")[0], lambda: memoryview(data))
 
 

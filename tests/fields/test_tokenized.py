@@ -3,12 +3,12 @@ import sys
 
 import numpy as np
 import pytest
+from tests.tokenizing import TEXTS, byte_pair, tiny_encoding
 
 import fastloader as fl
 from fastloader.fields.tokenized import token_dtype
 from fastloader.testing import FieldContract, identical
 from fastloader.testing.fields import write
-from tests.tokenizing import TEXTS, byte_pair, tiny_encoding
 
 TOKENIZER, ENCODING = byte_pair(), tiny_encoding()
 
@@ -196,7 +196,7 @@ def test_arguments_that_do_not_fit():
 
 
 def test_a_function_that_gives_no_tokens_is_told(tmp_path):
-    with pytest.raises(fl.SampleError, match="sample 0, field 'it': the tokenizer .* gives str"):
+    with pytest.raises(fl.SampleError, match=r"sample 0, field 'it': the tokenizer .* gives str"):
         write(tmp_path / "x.fld", fl.TokenizedTextField(str.upper, 100), ["text"])
 
 

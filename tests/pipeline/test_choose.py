@@ -72,7 +72,7 @@ def test_empty_lists_and_missing_ones(tmp_path):
 
 def test_what_does_not_fit_is_told_at_once(tmp_path, reader):
     plain = write(tmp_path / "y.fld", fl.TextField(), ["a"])
-    with pytest.raises(PipelineError, match="TextField.* has no lists; Choose takes ListField"):
+    with pytest.raises(PipelineError, match=r"TextField.* has no lists; Choose takes ListField"):
         fl.DataLoader(plain, pipelines={"it": [ops.Choose()]})
     for wrong in ([ops.Choose(), ops.Choose()], [ops.Choose(), ops.Resize((2, 2))], [ops.Resize((2, 2)), ops.Choose()]):
         with pytest.raises(PipelineError, match="Choose stands alone"):

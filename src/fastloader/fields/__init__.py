@@ -24,7 +24,9 @@ from fastloader.fields.tokenized import TokenizedTextField, TokenStreamField
 from fastloader.fields.tokenizers import TokenizerError
 
 __all__ = [
-    "BY_TYPE_ID", "BatchDecoder", "BatchParts", "BytesField", "Decoder", "DictField", "Elements", "EmbeddingField", "Encoded", "EncodedColumn", "Field",
-    "FloatField", "IntField", "JPEGImageField", "JSONField", "ListField", "MappedPayloads", "NDArrayField", "PNGImageField",
-    "Packed", "PackedTextField", "PayloadBatch", "Plan", "RawImageField", "TextField", "TokenStreamField", "TokenizedTextField", "TokenizerError", "field_class", "register_type",
+    "BY_TYPE_ID", "BatchDecoder", "BatchParts", "BytesField", "Decoder", "DictField", "Elements", "EmbeddingField",
+    "Encoded", "EncodedColumn", "Field", "FloatField", "IntField", "JPEGImageField", "JSONField", "ListField",
+    "MappedPayloads", "NDArrayField", "PNGImageField", "Packed", "PackedTextField", "PayloadBatch", "Plan",
+    "RawImageField", "TextField", "TokenStreamField", "TokenizedTextField", "TokenizerError", "field_class",
+    "register_type",
 ]  # fmt: skip

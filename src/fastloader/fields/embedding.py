@@ -23,9 +23,10 @@ _SCALE = np.dtype([("scale", "<f4")])
 
 def _numpy_dtype(name: str) -> np.dtype[Any]:
     if name != "bfloat16":
-        return np.dtype(name).newbyteorder("<") if name != "int8" else np.dtype(np.int8)
+        return np.dtype(name)
     try:
-        return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
+        found: np.dtype[Any] = np.dtype(importlib.import_module("ml_dtypes").bfloat16)
+        return found
     except ImportError as error:
         raise ModuleNotFoundError(
             "numpy has no bfloat16 of its own: pip install ml_dtypes", name="ml_dtypes"
@@ -45,7 +46,8 @@ class EmbeddingDecoder(Decoder):
             raise FormatError(f"{len(data)} bytes are no {self.field.dim} numbers of {self.field.dtype}")
         vector = np.frombuffer(data, stored)
         if self.field.dtype == "int8":
-            return vector * metadata["scale"]
+            scaled: NDArray[Any] = vector * metadata["scale"]
+            return scaled
         return vector if vector.flags.aligned else vector.copy()
 
     @property
@@ -58,7 +60,8 @@ class EmbeddingDecoder(Decoder):
         rows = payloads.fixed((self.field.dim,), self.field.stored_dtype)
         if self.field.dtype != "int8":
             return rows
-        return np.multiply(rows, np.ascontiguousarray(metadata["scale"])[:, None], dtype=np.float32)
+        scaled: NDArray[Any] = np.multiply(rows, metadata["scale"][:, None], dtype=np.float32)
+        return scaled
 
 
 @dataclass(frozen=True, slots=True)

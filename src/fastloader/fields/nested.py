@@ -75,8 +75,9 @@ class SlicedPayloads:
     def images(self, kind: int, shapes: NDArray[Any]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         """The pixels of all payloads one behind the other, and the offsets between them."""
         found = [np.zeros(0, np.uint8)]
-        for i, shape in enumerate(shapes.view(np.uint32).reshape(-1, 4).tolist()):
-            pixels = kernels.decode_image(kind, self._part(i), tuple(shape)) if self.rows[i] >= 0 else found[0]
+        for i, (height, width, channels, bits) in enumerate(shapes.view(np.uint32).reshape(-1, 4).tolist()):
+            shape = height, width, channels, bits
+            pixels = kernels.decode_image(kind, self._part(i), shape) if self.rows[i] >= 0 else found[0]
             found.append(pixels.reshape(-1).view(np.uint8))
         return np.concatenate(found), np.cumsum([len(one) for one in found])
 

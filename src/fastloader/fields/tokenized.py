@@ -114,8 +114,8 @@ class TokenizedTextField(Field):
     text to tokens. Without one, values are tokens already, and with one they may be. ``vocab_size`` is the tokenizer's
     own unless given. ``add_special_tokens`` lets one of ``tokenizers`` add those of its template.
 
-    Which tokenizer it was is stored: its name and a hash of it. ``embed`` stores all of it, so that whoever has the file
-    can turn tokens into text. Batches are made of arrays; ``DataLoader(pad=...)`` joins or pads them.
+    Which tokenizer it was is stored: its name and a hash of it. ``embed`` stores all of it, so that whoever has the
+    file can turn tokens into text. Batches are made of arrays; ``DataLoader(pad=...)`` joins or pads them.
     """
 
     type_id: ClassVar[int] = TypeId.TEXT_TOKENIZED

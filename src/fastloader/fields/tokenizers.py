@@ -1,4 +1,4 @@
-"""Tokenizers of others, all alike from outside: ``tokenizers``, ``tiktoken``, any function. Nothing else imports them."""
+"""Tokenizers of others, all alike from outside: ``tokenizers``, ``tiktoken``, any function. Only this imports them."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class _Function(Tokenizer):
 
 
 def as_tokenizer(given: Any, add_special_tokens: bool = False) -> Tokenizer:
-    """Whatever tokenizes: an object or a file of ``tokenizers``, an encoding of ``tiktoken`` or its name, a function."""
+    """Whatever tokenizes: one of ``tokenizers`` or its file, an encoding of ``tiktoken`` or its name, a function."""
     if isinstance(given, Tokenizer):
         return given
     if isinstance(given, str | os.PathLike):

@@ -1,4 +1,4 @@
-"""Files of tokens, one behind the other, seen as windows: what a reader and a loader ask of a dataset, by arithmetic."""
+"""Files of tokens seen as windows: what a reader and a loader ask of a dataset, by arithmetic."""
 
 from __future__ import annotations
 
@@ -123,7 +123,6 @@ def _megatron_dtype(path: Path) -> np.dtype[Any] | None:
 class WindowFile:
     """The windows of one file, as readers and the engine ask for samples."""
 
-    directory: dict[tuple[int, int], Any] = {}
     has_keys = False
 
     def __init__(self, tokens: Tokens, length: int, step: int, descriptors: list[Descriptor]) -> None:
@@ -131,6 +130,7 @@ class WindowFile:
         self.path, self.inode, self.bytes = tokens.path, tokens.inode, tokens.mapped
         self.size = tokens.end - tokens.begin
         self.descriptors = descriptors
+        self.directory: dict[tuple[int, int], Any] = {}
         self._step = step * item
         self._begin = tokens.begin
         self._windows = kernels.Payloads.windows(

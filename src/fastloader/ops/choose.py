@@ -11,8 +11,8 @@ from fastloader.ops.base import whole
 class Choose:
     """One element of each sample's list, of a ``ListField``: one of several captions, say.
 
-    Without ``index`` it is drawn, each as likely, by seed, epoch and sample. With it, it is the one at that place; -1 is
-    the last. A list without such an element is an error of its sample.
+    Without ``index`` it is drawn, each as likely, by seed, epoch and sample. With it, it is the one at that place; -1
+    is the last. A list without such an element is an error of its sample.
     """
 
     index: int | None = None

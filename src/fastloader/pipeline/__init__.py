@@ -5,6 +5,6 @@ from fastloader.pipeline.compiler import Compiled, PipelineError, compile_pipeli
 from fastloader.pipeline.labels import BatchStep, LabelPipeline, compile_batch_ops, compile_labels
 
 __all__ = [
-    "BatchStep", "ChoicePipeline", "Compiled", "LabelPipeline", "PipelineError", "compile_batch_ops", "compile_choice",
-    "compile_labels", "compile_pipeline",
+    "BatchStep", "ChoicePipeline", "Compiled", "LabelPipeline", "PipelineError", "compile_batch_ops",
+    "compile_choice", "compile_labels", "compile_pipeline",
 ]  # fmt: skip

@@ -56,7 +56,7 @@ class FieldContract:
         return identical(given, got)
 
     def count(self, batch: Any) -> int:
-        """How many samples the field's part of a batch holds. Override it, and ``row``, where it is of a kind of its own."""
+        """How many samples the field's part of a batch holds; override it, and ``row``, for batches of another kind."""
         return count(batch)
 
     def row(self, batch: Any, position: int) -> Any:

@@ -56,13 +56,13 @@ class TokenStream(DatasetReader):
     A batch has ``tokens`` (batch, seq_len + 1): all but the last are the input, all but the first what is to be
     predicted. No window spans two files.
 
-    - ``paths``: a file, a list of files, or a pattern like "data/*.bin". Files of ``TokenStreamWriter``, whose bytes are
-      checked when they are first read; and raw ones, as GPT-style programs write them, used as they are: ``dtype`` says
-      what their tokens are ("uint16", "uint32"; an .idx of Megatron-LM beside the file tells), and ``header_bytes`` what
-      to skip.
-    - ``windows``: "sequential" cuts files into windows ``stride`` tokens apart (``seq_len`` unless given: every token is
-      predicted once an epoch), which the loader shuffles or not. "random" lets them begin at any token: an epoch has as
-      many windows as the files have room for, and another choice each epoch.
+    - ``paths``: a file, a list of files, or a pattern like "data/*.bin". Files of ``TokenStreamWriter``, whose bytes
+      are checked when they are first read; and raw ones, as GPT-style programs write them, used as they are: ``dtype``
+      says what their tokens are ("uint16", "uint32"; an .idx of Megatron-LM beside the file tells), and
+      ``header_bytes`` what to skip.
+    - ``windows``: "sequential" cuts files into windows ``stride`` tokens apart (``seq_len`` unless given: every token
+      is predicted once an epoch), which the loader shuffles or not. "random" lets them begin at any token: an epoch has
+      as many windows as the files have room for, and another choice each epoch.
     """
 
     def __init__(

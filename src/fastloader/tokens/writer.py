@@ -30,8 +30,8 @@ class TokenStreamWriter:
     """Writes documents one behind the other, as one long run of tokens; use it in a ``with`` block.
 
     ``path`` becomes one file, or with ``shard_size`` (bytes of tokens) a folder of them. Nothing appears there before
-    ``close``; leaving the block by an exception leaves what was there before. ``tokenizer``, ``vocab_size`` and ``embed``
-    are those of ``TokenizedTextField``; ``eos`` is a token that is put behind each document.
+    ``close``; leaving the block by an exception leaves what was there before. ``tokenizer``, ``vocab_size`` and
+    ``embed`` are those of ``TokenizedTextField``; ``eos`` is a token that is put behind each document.
     """
 
     def __init__(
