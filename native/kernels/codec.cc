@@ -63,6 +63,7 @@ struct Dictionary::Digested {
 };
 
 Dictionary::Dictionary(Bytes data) : digested_(std::make_unique<Digested>()) {
+    if (data.empty()) throw broken("zstd: an empty dictionary");  // which libzstd takes, and then falls over
     digested_->data.assign(data.begin(), data.end());
     digested_->expanding.reset(ZSTD_createDDict(data.data(), data.size()));
     if (!digested_->expanding) throw broken("zstd: the dictionary is broken");

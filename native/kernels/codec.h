@@ -14,7 +14,7 @@ enum class Codec : std::uint8_t { none = 0, lz4 = 1, zstd = 2, zstd_dictionary =
 // What many small payloads have in common, so that each is stored without it. May be used by many threads at once.
 class Dictionary {
 public:
-    // Throws Failure("codec") for bytes that begin as a dictionary of zstd does and are none.
+    // Throws Failure("codec") for no bytes, and for bytes that begin as a dictionary of zstd does and are none.
     explicit Dictionary(Bytes data);
     ~Dictionary();
     Dictionary(const Dictionary&) = delete;

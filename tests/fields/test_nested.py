@@ -284,6 +284,41 @@ class _Half(fl.Decoder):
         return read()[0]
 
 
+@fl.register_type(4_100_101)
+@dataclass(frozen=True)
+class Pair(Doubled):
+    """The same as an array."""
+
+    def to_binary(self):
+        return b"{}"
+
+    @classmethod
+    def from_binary(cls, data):
+        return cls()
+
+    def get_decoder_class(self):
+        return _Both
+
+
+class _Both(fl.Decoder):
+    def __call__(self, metadata, read):
+        return np.frombuffer(read(), np.uint8)
+
+
+class TestDictsOfUsersArrays(FieldContract):
+    def fields(self):
+        return [fl.DictField({"a": Pair()}), fl.DictField({"a": Pair(), "n": fl.IntField()})]
+
+    def values(self, field):
+        return [{"a": i, "n": 2} if "n" in field.fields else {"a": i} for i in range(3)]
+
+    def bad_values(self, field):
+        return [{"a": 300}]
+
+    def equal(self, given, got):
+        return got["a"].tolist() == [given["a"]] * 2
+
+
 class TestOfUsersFields(FieldContract):
     def fields(self):
         return [fl.ListField(Doubled())]

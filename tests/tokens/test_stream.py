@@ -244,6 +244,39 @@ def test_damaged_tokens_of_our_own_are_found(tmp_path):
     assert "block 3 of the tokens table is damaged" in problem.message
 
 
+def test_streams_with_broken_options_or_tables_are_refused(tmp_path):
+    path = tmp_path / "x.fld"
+    with fl.TokenStreamWriter(path, vocab_size=60_000) as writer:
+        writer.write(np.arange(1000))
+    good = path.read_bytes()
+    fl.TokenStream(path, 8)
+    for old, new in ((b'"vocab_size":60000', b'"vocab_size":-6000'), (b'"tokenizer"', b'"tokenixer"')):
+        head = good.index(b'{"add_special_tokens"')
+        data = bytearray(good.replace(old, new))
+        assert len(data) == len(good)
+        file = Dataset(path).file(0)
+        section = file.directory[Kind.DESCRIPTORS, 0xFFFF]
+        assert section.offset < head
+        data = _resealed(data, section, path)
+        (tmp_path / "bad.fld").write_bytes(data)
+        with pytest.raises(fl.FormatError, match=r"options of 'tokens' that can't be read"):
+            fl.TokenStream(tmp_path / "bad.fld", 8)
+
+
+def _resealed(data, section, path):
+    """The checksums of the descriptors and of the directory, made right again."""
+    crc = kernels.crc32c(bytes(data[section.offset : section.offset + section.size]))
+    directory = Dataset(path).file(0).header.metadata
+    count, width = struct.unpack_from("<II", data, directory)
+    for i in range(count):
+        at = directory + 16 + i * width
+        if struct.unpack_from("<H", data, at)[0] == Kind.DESCRIPTORS:
+            struct.pack_into("<I", data, at + 40, crc)
+    rows = bytes(data[directory : directory + 8]), bytes(data[directory + 16 : directory + 16 + count * width])
+    struct.pack_into("<I", data, directory + 8, kernels.crc32c(rows[1], kernels.crc32c(rows[0])))
+    return data
+
+
 def test_texts_become_a_stream(tmp_path):
     for tokenizer, eos in ((byte_pair(), 2), (tiny_encoding(), 260)):
         with fl.TokenStreamWriter(tmp_path / "x.fld", tokenizer=tokenizer, eos=eos, embed=True) as writer:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.errors import FormatError
+from fastloader.errors import DecodeError, FormatError
 from fastloader.fields.base import (
     NO_METADATA,
     BatchDecoder,
@@ -91,12 +91,15 @@ def spread(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.
 def _batch_of(decoder: Decoder, metadata: NDArray[Any], payloads: SlicedPayloads) -> Any:
     """An inner field's part of a batch."""
     if isinstance(decoder, BatchDecoder):
-        return decoder.batch(metadata, payloads)
+        try:
+            return decoder.batch(metadata, payloads)
+        except kernels.Failure as failure:  # its position counts elements, and whoever asked counts samples
+            raise DecodeError(failure.args[1]) from failure
     values = [
         decoder(metadata[i], lambda i=i: payloads._part(i).data) if row >= 0 else None  # type: ignore[misc]
         for i, row in enumerate(payloads.rows.tolist())
     ]
-    return values if None in values else decoder.field.collate(values)
+    return values if any(one is None for one in values) else decoder.field.collate(values)
 
 
 def _check_inner(what: str, field: Any) -> Field:

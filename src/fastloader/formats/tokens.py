@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fastloader import kernels
 from fastloader.errors import FormatError, NotFoundError
 from fastloader.fields import Field, NDArrayField, TokenStreamField
-from fastloader.formats.fld import Dataset, FldFile
+from fastloader.formats.fld import Dataset, FldFile, explain
 from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE, MAGIC, PAGE, Descriptor, FieldFlags, Kind
 from fastloader.formats.fld.manifest import Shard
 from fastloader.stores import MappedFile
@@ -91,8 +91,13 @@ def open_tokens(path: Path, dtype: np.dtype[Any] | None, header_bytes: int) -> l
 def _of_fld(file: FldFile, dtype: np.dtype[Any] | None) -> Tokens:
     for number, descriptor in enumerate(file.descriptors):
         if descriptor.type_id == TokenStreamField.type_id:
-            field = TokenStreamField.from_binary(descriptor.arguments)
-            table, entry = file.table(Kind.TOKENS, number), file.directory.get((Kind.TOKENS, number))
+            try:
+                field = TokenStreamField.from_binary(descriptor.arguments)
+                table, entry = file.table(Kind.TOKENS, number), file.directory.get((Kind.TOKENS, number))
+            except kernels.Failure as failure:
+                raise explain(failure, file.path, None, descriptor.name) from failure
+            except (ValueError, TypeError, KeyError) as error:
+                raise file.broken(f"has options of {descriptor.name!r} that can't be read: {error}") from error
             if table is None or entry is None or entry.row_size != field.dtype.itemsize:
                 raise file.broken(f"has no tokens of {field.dtype}")
             if dtype is not None and dtype != field.dtype:

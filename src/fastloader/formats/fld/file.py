@@ -233,8 +233,8 @@ class FldFile:
 
     def dictionary(self, field: int) -> bytes | None:
         """What a field's payloads are compressed with besides themselves, checked; ``None`` where there is nothing."""
-        table = self.table(Kind.DICTIONARY, field)
         try:
+            table = self.table(Kind.DICTIONARY, field)
             return None if table is None else table.row(0, table.rows)
         except kernels.Failure as failure:
             name = self.descriptors[field].name
