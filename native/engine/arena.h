@@ -29,6 +29,8 @@ private:
     void add_gap(std::size_t at, std::size_t size);
     void remove_gap(std::map<std::size_t, std::size_t>::iterator gap);
 
+    void* base_;  // of the mapping, which may begin before the memory
+    std::size_t mapped_;
     std::uint8_t* data_;
     std::size_t capacity_;
     std::size_t used_ = 0;

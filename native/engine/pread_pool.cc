@@ -91,7 +91,7 @@ private:
                 if (ending_ && read->populate) read->populate = nullptr, read->size = 0;  // nobody will want it
             }
             read_all(*read);
-            done_(*read);
+            done_({&read, 1});
         }
     }
 

@@ -12,6 +12,7 @@
 #include <iterator>
 #include <map>
 #include <numeric>
+#include <utility>
 
 namespace fl {
 namespace {
@@ -30,33 +31,47 @@ std::uint64_t now() {
                                           .count());
 }
 
-// What offsets and sizes of direct reads must be multiples of.
+// What offsets, sizes and memory of direct reads must be multiples of.
 std::uint64_t direct_alignment(int fd) {
 #ifdef STATX_DIOALIGN
     struct statx found {};
     if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &found) == 0 && (found.stx_mask & STATX_DIOALIGN) &&
         found.stx_dio_offset_align && found.stx_dio_mem_align <= Arena::kGrain)
-        return std::max<std::uint64_t>(found.stx_dio_offset_align, 512);
+        return std::max<std::uint64_t>({found.stx_dio_offset_align, found.stx_dio_mem_align, 512});
 #else
     (void)fd;
 #endif
     return 4096;
 }
 
+std::size_t up(std::size_t size, std::size_t unit) { return (size + unit - 1) / unit * unit; }
+
 }  // namespace
+
+// Memory that segments share; it is free again when the last of them is gone.
+struct ReadAhead::Block {
+    std::uint8_t* memory;
+    std::size_t size;
+    std::size_t segments;
+};
 
 // A run of bytes of a file that is in memory or on its way there.
 struct ReadAhead::Segment : Read {
     File* of = nullptr;
+    Block* block = nullptr;
     std::size_t holders = 0;
     bool over = false;
-    std::vector<Loan*> waiters;
-    std::list<Segment*>::iterator place;  // in idle_, while nobody holds it
+    bool idle = false;
+    Loan* waiter = nullptr;           // the first who waits for it; mostly there is no other
+    std::vector<Loan*> more_waiters;
+    std::list<Segment*>::iterator place;  // in idle_, while it is idle
 
     std::uint64_t end() const { return offset + size; }
 };
 
 struct ReadAhead::File {
+    explicit File(std::pmr::memory_resource* nodes) : segments(nodes) {}
+
     FileName name;
     int fd = -1;
     int plain = -1;  // for looking whether bytes are cached, where the kernel does not tell strangers by mincore
@@ -66,12 +81,12 @@ struct ReadAhead::File {
     std::size_t reading = 0;
     std::uint64_t used = 0;
     std::vector<bool> populated;  // by chunk
-    std::map<std::uint64_t, std::unique_ptr<Segment>> segments;  // by where they begin; none overlap
+    std::pmr::map<std::uint64_t, Segment> segments;  // by where they begin; none overlap
 
     // The segment that reaches behind `at`, or the first after it.
     auto from(std::uint64_t at) {
         auto found = segments.upper_bound(at);
-        if (found != segments.begin() && std::prev(found)->second->end() > at) --found;
+        if (found != segments.begin() && std::prev(found)->second.end() > at) --found;
         return found;
     }
 };
@@ -108,7 +123,7 @@ ReadAhead::ReadAhead(ReadOptions options) : options_(options) {}
 ReadAhead::~ReadAhead() { stop(); }
 
 std::size_t ReadAhead::add_file(FileName name) {
-    auto file = std::make_unique<File>();
+    auto file = std::make_unique<File>(&nodes_);
     struct stat status {};
     if (stat(name.path.c_str(), &status) == 0)
         file->trusted = geteuid() == 0 || status.st_uid == geteuid() || access(name.path.c_str(), W_OK) == 0;
@@ -164,11 +179,13 @@ bool ReadAhead::open_queue() {
     if (queue_ || hopeless_) return queue_ != nullptr;
     try {
         if (options_.mode == ReadMode::populate) {
-            queue_ = make_pread_pool(kPopulating, [](Read& read) { delete &read; });
+            queue_ = make_pread_pool(kPopulating, [](std::span<Read* const> reads) {
+                for (const auto* read : reads) delete read;
+            });
             return true;
         }
         arena_ = std::make_unique<Arena>(options_.memory);
-        const auto done = [this](Read& read) { finished(read); };
+        const auto done = [this](std::span<Read* const> reads) { finished(reads); };
         if (options_.mode != ReadMode::pread)
             queue_ = make_uring(options_.depth, {arena_->data(), arena_->capacity()}, done);
         if (!queue_) queue_ = make_pread_pool(options_.threads, done);
@@ -316,23 +333,34 @@ bool ReadAhead::try_serve(Loan& loan, Todo& todo) {
                std::pair(loan.ranges_[b].file, loan.ranges_[b].begin);
     });
     std::vector<Segment*> pins;
-    auto pieces = missing_pieces(loan, order, pins);
+    std::vector<std::size_t> covers(order.size());
+    auto pieces = missing_pieces(loan, order, covers, pins);
     const bool found = find_memory(pieces);
     if (found) {
-        for (const auto& piece : pieces) {
-            auto segment = std::make_unique<Segment>();
-            segment->file = piece.file->fd;
-            segment->offset = piece.begin;
-            segment->size = piece.end - piece.begin;
-            segment->to = piece.memory;
-            segment->of = piece.file;
-            segment->place = idle_.insert(idle_.end(), segment.get());
-            todo.reads.push_back(segment.get());
-            counts_.reads += 1;
-            counts_.bytes += segment->size;
-            piece.file->segments.emplace(piece.begin, std::move(segment));
+        todo.reads.reserve(todo.reads.size() + pieces.size());
+        for (auto& piece : pieces) {
+            auto& segment = piece.file->segments[piece.begin];
+            segment.file = piece.file->fd;
+            segment.offset = piece.begin;
+            segment.size = piece.end - piece.begin;
+            segment.to = piece.memory;
+            segment.of = piece.file;
+            segment.block = piece.block;
+            piece.segment = &segment;
+            todo.reads.push_back(&segment);
+            counts_.bytes += segment.size;
         }
-        for (const auto range : order) link(loan, range);
+        counts_.reads += pieces.size();
+        loan.segments_.reserve(order.size());
+        for (std::size_t i = 0; i < order.size(); ++i) {
+            auto& part = loan.parts_[order[i]];
+            part = {loan.segments_.size(), 0};
+            counts_.asked += loan.ranges_[order[i]].size;
+            if (covers[i])
+                attach(loan, part, *pieces[covers[i] - 1].segment);
+            else
+                link(loan, order[i]);
+        }
         loan.served_ = true;
         ++holding_;
         running_ += loan.urgent_;
@@ -343,21 +371,18 @@ bool ReadAhead::try_serve(Loan& loan, Todo& todo) {
 }
 
 // The runs of bytes that nobody has yet; what is there already is held by `pins` meanwhile. `order` loses the ranges
-// that have to do without.
+// that have to do without. A range within one piece has its number, counted from 1, in `covers`.
 std::vector<ReadAhead::Piece> ReadAhead::missing_pieces(Loan& loan, std::vector<std::size_t>& order,
-                                                        std::vector<Segment*>& pins) {
+                                                        std::vector<std::size_t>& covers, std::vector<Segment*>& pins) {
     std::vector<Piece> pieces;
+    pieces.reserve(order.size());
     std::size_t total = 0;
-    const auto hold = [&](Segment& segment) {
-        if (segment.holders++ == 0) idle_.erase(segment.place);
-        pins.push_back(&segment);
-    };
     const auto add = [&](File& file, std::uint64_t begin, std::uint64_t end) {
         if (!pieces.empty()) {
             auto& last = pieces.back();
             if (last.file == &file && begin >= last.begin && begin <= last.end + kGap && end - last.begin <= kLongest) {
                 const auto between = file.from(last.end);
-                const bool free = between == file.segments.end() || between->second->offset >= begin;
+                const bool free = between == file.segments.end() || between->second.offset >= begin;
                 if (begin <= last.end || free) {
                     total += std::max(end, last.end) - last.end;
                     last.end = std::max(end, last.end);
@@ -365,7 +390,7 @@ std::vector<ReadAhead::Piece> ReadAhead::missing_pieces(Loan& loan, std::vector<
                 }
             }
         }
-        pieces.push_back({&file, begin, end, nullptr});
+        pieces.push_back({&file, begin, end});
         ++file.reading;  // so that it stays open
         total += end - begin;
     };
@@ -380,23 +405,44 @@ std::vector<ReadAhead::Piece> ReadAhead::missing_pieces(Loan& loan, std::vector<
             continue;
         }
         file.used = ++clock_;
-        order[kept++] = range;
         auto at = wanted.begin / unit * unit;
         if (!pieces.empty() && pieces.back().file == &file) at = std::max(at, pieces.back().end);
         const auto end = (wanted.begin + wanted.size + unit - 1) / unit * unit;
         for (auto next = file.from(at); at < end; ++next) {
-            const bool more = next != file.segments.end() && next->second->offset < end;
-            if (!more || at < next->second->offset) add(file, at, more ? next->second->offset : end);
+            const bool more = next != file.segments.end() && next->second.offset < end;
+            if (!more || at < next->second.offset) add(file, at, more ? next->second.offset : end);
             if (!more) break;
-            hold(*next->second);
-            at = next->second->end();
+            hold(next->second);
+            pins.push_back(&next->second);
+            at = next->second.end();
         }
+        const bool one = !pieces.empty() && pieces.back().file == &file && pieces.back().begin <= wanted.begin &&
+                         wanted.begin + wanted.size <= pieces.back().end;
+        covers[kept] = one ? pieces.size() : 0;
+        order[kept++] = range;
     }
     order.resize(kept);
     return pieces;
 }
 
+// One block for all pieces, where bytes are let go with the batch they were read for; else, or where none is large
+// enough, a block each.
 bool ReadAhead::find_memory(std::vector<Piece>& pieces) {
+    if (!options_.unit && pieces.size() > 1) {
+        std::size_t total = 0;
+        for (const auto& piece : pieces) total = up(total, piece.file->unit) + (piece.end - piece.begin);
+        if (auto* memory = arena_->take(total)) {
+            auto* block = new Block{memory, total, pieces.size()};
+            std::size_t at = 0;
+            for (auto& piece : pieces) {
+                at = up(at, piece.file->unit);
+                piece.block = block;
+                piece.memory = memory + at;
+                at += piece.end - piece.begin;
+            }
+            return true;
+        }
+    }
     for (auto& piece : pieces) {
         const auto size = piece.end - piece.begin;
         while (!(piece.memory = arena_->take(size))) {
@@ -404,34 +450,48 @@ bool ReadAhead::find_memory(std::vector<Piece>& pieces) {
             const auto idle = std::find_if(idle_.begin(), idle_.end(), [](Segment* one) { return one->over; });
             if (idle == idle_.end()) {
                 for (auto& taken : pieces) --taken.file->reading;
-                for (auto& taken : pieces)
-                    if (taken.memory) arena_->give_back(taken.memory, taken.end - taken.begin);
+                for (auto& taken : pieces) {
+                    if (!taken.memory) continue;
+                    arena_->give_back(taken.memory, taken.block->size);
+                    delete taken.block;
+                }
                 return false;
             }
             drop(**idle);
         }
+        piece.block = new Block{piece.memory, size, 1};
     }
     return true;
+}
+
+void ReadAhead::hold(Segment& segment) {
+    ++segment.holders;
+    if (std::exchange(segment.idle, false)) idle_.erase(segment.place);
+}
+
+void ReadAhead::attach(Loan& loan, Loan::Part& part, Segment& segment) {
+    hold(segment);
+    if (!segment.over) {
+        const auto* last = segment.more_waiters.empty() ? segment.waiter : segment.more_waiters.back();
+        if (last != &loan) {
+            if (segment.waiter)
+                segment.more_waiters.push_back(&loan);
+            else
+                segment.waiter = &loan;
+            ++loan.missing_;
+        }
+    }
+    loan.segments_.push_back(&segment);
+    ++part.count;
 }
 
 // Notes which segments hold a range; by now all of it is covered.
 void ReadAhead::link(Loan& loan, std::size_t range) {
     const auto& wanted = loan.ranges_[range];
     File& file = *files_[wanted.file];
-    auto& part = loan.parts_[range];
-    part.first = loan.segments_.size();
     for (auto next = file.from(wanted.begin);
-         next != file.segments.end() && next->second->offset < wanted.begin + wanted.size; ++next) {
-        Segment& segment = *next->second;
-        if (segment.holders++ == 0) idle_.erase(segment.place);
-        if (!segment.over && (segment.waiters.empty() || segment.waiters.back() != &loan)) {
-            segment.waiters.push_back(&loan);
-            ++loan.missing_;
-        }
-        loan.segments_.push_back(&segment);
-        ++part.count;
-    }
-    counts_.asked += wanted.size;
+         next != file.segments.end() && next->second.offset < wanted.begin + wanted.size; ++next)
+        attach(loan, loan.parts_[range], next->second);
 }
 
 void ReadAhead::give_up(Loan& loan, Todo& todo) {
@@ -445,21 +505,27 @@ void ReadAhead::complete(Loan& loan, Todo& todo) {
     loan.ready_ = nullptr;
 }
 
-void ReadAhead::finished(Read& read) {
+void ReadAhead::finished(std::span<Read* const> reads) {
     Todo todo;
     {
         std::lock_guard lock(mutex_);
-        auto& segment = static_cast<Segment&>(read);
-        segment.over = true;
-        --segment.of->reading;
-        if (segment.error == EINVAL || segment.error == EOPNOTSUPP) segment.of->hopeless = true;
-        for (auto* loan : segment.waiters)
-            if (--loan->missing_ == 0) complete(*loan, todo);
-        segment.waiters.clear();
-        segment.waiters.shrink_to_fit();
-        const bool whole = !segment.error;
-        if (segment.holders == 0 && !whole) drop(segment);
-        if (!waiting_.empty()) serve(todo);
+        bool freed = false;
+        for (auto* read : reads) {
+            auto& segment = static_cast<Segment&>(*read);
+            segment.over = true;
+            --segment.of->reading;
+            if (segment.error == EINVAL || segment.error == EOPNOTSUPP) segment.of->hopeless = true;
+            const auto tell = [&](Loan* loan) {
+                if (--loan->missing_ == 0) complete(*loan, todo);
+            };
+            if (segment.waiter) tell(std::exchange(segment.waiter, nullptr));
+            for (auto* loan : segment.more_waiters) tell(loan);
+            segment.more_waiters = {};
+            if (segment.holders) continue;
+            freed = true;
+            if (segment.error || !options_.unit) drop(segment);
+        }
+        if (freed && !waiting_.empty()) serve(todo);
     }
     run(todo);
 }
@@ -470,7 +536,8 @@ void ReadAhead::release(Loan& loan) {
         std::lock_guard lock(mutex_);
         waiting_.remove(&loan);
         for (auto* segment : loan.segments_) {
-            std::erase(segment->waiters, &loan);
+            if (segment->waiter == &loan) segment->waiter = nullptr;
+            std::erase(segment->more_waiters, &loan);
             let_go(*segment);
         }
         holding_ -= loan.served_;
@@ -481,15 +548,22 @@ void ReadAhead::release(Loan& loan) {
     run(todo);
 }
 
+// Whole units are kept for batches to come, until the memory is needed. Of others, what nobody asked for ahead is
+// unlikely to be asked for soon; and memory that is used again at once is still in the CPU's cache.
 void ReadAhead::let_go(Segment& segment) {
     if (--segment.holders) return;
+    if (segment.over && (segment.error || !options_.unit)) return drop(segment);
+    segment.idle = true;
     segment.place = idle_.insert(idle_.end(), &segment);
-    if (segment.over && segment.error) drop(segment);
 }
 
 void ReadAhead::drop(Segment& segment) {
-    idle_.erase(segment.place);
-    arena_->give_back(segment.to, segment.size);
+    if (segment.idle) idle_.erase(segment.place);
+    auto* const block = segment.block;
+    if (--block->segments == 0) {
+        arena_->give_back(block->memory, block->size);
+        delete block;
+    }
     segment.of->segments.erase(segment.offset);
 }
 
@@ -502,9 +576,8 @@ void ReadAhead::stop() {
     }
     ending.reset();  // without the lock: what is still being read wants it
     std::lock_guard lock(mutex_);
-    idle_.clear();
     for (auto& file : files_) {
-        file->segments.clear();
+        while (!file->segments.empty()) drop(file->segments.begin()->second);
         close(*file);
     }
     arena_.reset();

@@ -7,6 +7,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -46,6 +47,7 @@ struct ReadCounts {
 };
 
 class ReadAhead {
+    struct Block;
     struct File;
     struct Segment;
 
@@ -124,18 +126,23 @@ private:
         File* file;
         std::uint64_t begin;
         std::uint64_t end;
-        std::uint8_t* memory;
+        std::uint8_t* memory = nullptr;
+        Block* block = nullptr;
+        Segment* segment = nullptr;
     };
 
     void run(Todo& todo);
     void serve(Todo& todo);
     bool try_serve(Loan& loan, Todo& todo);
-    std::vector<Piece> missing_pieces(Loan& loan, std::vector<std::size_t>& order, std::vector<Segment*>& pins);
+    std::vector<Piece> missing_pieces(Loan& loan, std::vector<std::size_t>& order, std::vector<std::size_t>& covers,
+                                      std::vector<Segment*>& pins);
     bool find_memory(std::vector<Piece>& pieces);
+    void hold(Segment& segment);
+    void attach(Loan& loan, Loan::Part& part, Segment& segment);
     void link(Loan& loan, std::size_t range);
     void give_up(Loan& loan, Todo& todo);
     void complete(Loan& loan, Todo& todo);
-    void finished(Read& read);
+    void finished(std::span<Read* const> reads);
     void release(Loan& loan);
     void let_go(Segment& segment);
     void drop(Segment& segment);
@@ -148,6 +155,7 @@ private:
     const ReadOptions options_;
     ReadCounts counts_;
     std::mutex mutex_;
+    std::pmr::unsynchronized_pool_resource nodes_;  // of the files' segments
     std::vector<std::unique_ptr<File>> files_;
     std::unique_ptr<Arena> arena_;
     std::unique_ptr<ReadQueue> queue_;

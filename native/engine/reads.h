@@ -21,7 +21,8 @@ struct Read {
 
 class ReadQueue {
 public:
-    using Done = std::function<void(Read&)>;  // called from a thread of the queue, once a read
+    // Called from a thread of the queue with reads that are over; each comes once.
+    using Done = std::function<void(std::span<Read* const>)>;
 
     virtual ~ReadQueue() = default;  // waits for what was submitted
     virtual void submit(std::span<Read* const> reads) = 0;

@@ -10,6 +10,7 @@ from fastloader.errors import (
     FastLoaderError,
     FormatError,
     KeyNotFoundError,
+    MissingLibraryError,
     NotFoundError,
     OperationError,
     SampleError,
@@ -19,6 +20,7 @@ from fastloader.errors import (
 )
 from fastloader.fields import (
     BatchDecoder,
+    BoxesField,
     BytesField,
     Decoder,
     DictField,
@@ -31,6 +33,7 @@ from fastloader.fields import (
     IntField,
     JPEGImageField,
     JSONField,
+    KeypointsField,
     ListField,
     NDArrayField,
     Packed,
@@ -41,6 +44,7 @@ from fastloader.fields import (
     TextField,
     TokenizedTextField,
     TokenizerError,
+    WebPImageField,
     register_type,
 )
 from fastloader.loader import DataLoader, Pad, ThreadingOptions
@@ -55,12 +59,13 @@ from fastloader.writer import DatasetWriter, concatenate
 __version__ = "0.1.0"
 
 __all__ = [
-    "BatchDecoder", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetIterator", "DatasetReader",
-    "DatasetWriter", "DecodeError", "Decoder", "DictField", "ElementError", "Elements", "EmbeddingField", "Encoded",
-    "EncodedColumn", "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField",
-    "IterDataset", "JPEGImageField", "JSONField", "KeyNotFoundError", "ListField", "MapDataset", "NDArrayField",
-    "NotFoundError", "OperationError", "PNGImageField", "Packed", "PackedTextField", "Pad", "PayloadBatch",
-    "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError", "TextField", "ThreadingOptions",
-    "TokenStream", "TokenStreamWriter", "TokenizedTextField", "TokenizerError", "TypeId", "UnknownTypeError",
-    "concatenate", "open", "ops", "pack", "register_type", "verify",
+    "BatchDecoder", "BoxesField", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetIterator",
+    "DatasetReader", "DatasetWriter", "DecodeError", "Decoder", "DictField", "ElementError", "Elements",
+    "EmbeddingField", "Encoded", "EncodedColumn", "EpochDigest", "FastLoaderError", "Field", "FloatField",
+    "FormatError", "IntField", "IterDataset", "JPEGImageField", "JSONField", "KeyNotFoundError", "KeypointsField",
+    "ListField", "MapDataset", "MissingLibraryError", "NDArrayField", "NotFoundError", "OperationError",
+    "PNGImageField", "Packed", "PackedTextField", "Pad", "PayloadBatch", "RawImageField", "SampleError",
+    "ShapeError", "StateError", "StoreError", "TextField", "ThreadingOptions", "TokenStream", "TokenStreamWriter",
+    "TokenizedTextField", "TokenizerError", "TypeId", "UnknownTypeError", "WebPImageField", "concatenate", "open",
+    "ops", "pack", "register_type", "verify",
 ]  # fmt: skip

@@ -81,6 +81,6 @@ def test_what_does_not_fit_is_told_at_once(tmp_path, reader):
         with pytest.raises(TypeError, match="index="):
             ops.Choose(index)
     numbers = write(tmp_path / "z.fld", fl.ListField(fl.IntField()), [[1]])
-    with pytest.raises(ValueError, match="pad for 'it': it has a pipeline"):
+    with pytest.raises(ValueError, match="pad for 'it': Choose takes one"):
         fl.DataLoader(numbers, pipelines={"it": [ops.Choose()]}, pad={"it": "ragged"})
     assert "Choose(index=None): one of TextField" in fl.DataLoader(reader, pipelines={"it": [ops.Choose()]}).explain()

@@ -14,12 +14,11 @@ from fastloader.fields import (
     EmbeddingField,
     Field,
     FloatField,
+    ImageFileField,
     IntField,
-    JPEGImageField,
     ListField,
     NDArrayField,
     PackedTextField,
-    PNGImageField,
     RawImageField,
 )
 from fastloader.formats.fld import Dataset, FldFile, explain
@@ -51,7 +50,7 @@ class ColumnView:
     @property
     def is_image(self) -> bool:
         """Whether values are pictures, stored as our own fields store them."""
-        return _is_ours(self.field) and isinstance(self.field, RawImageField | JPEGImageField | PNGImageField)
+        return _is_ours(self.field) and isinstance(self.field, RawImageField | ImageFileField)
 
     def glance(self, file: FldFile, row: int, sample: int) -> Facts | None:
         """Facts about one value; ``None`` where it is missing."""
@@ -92,7 +91,7 @@ def _described(field: Field, metadata: Any) -> Facts:
         return {"value": metadata["value"].item()}
     if isinstance(field, RawImageField):
         return _image(*field.shape, np.dtype(field.dtype).name)
-    if isinstance(field, JPEGImageField | PNGImageField):
+    if isinstance(field, ImageFileField):
         height, width, channels, bits = (int(number) for number in metadata.tolist())
         return _image(height, width, channels, "uint16" if bits == 16 else "uint8")
     if isinstance(field, NDArrayField):

@@ -9,10 +9,11 @@ from fastloader.errors import UnknownTypeError
 from fastloader.fields.base import Field
 from fastloader.fields.basic import BytesField, FloatField, IntField, JSONField
 from fastloader.fields.embedding import EmbeddingField
-from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField
+from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField, WebPImageField
 from fastloader.fields.ndarray import NDArrayField
 from fastloader.fields.nested import DictField, ListField
 from fastloader.fields.packed import PackedTextField
+from fastloader.fields.shapes import BoxesField, KeypointsField
 from fastloader.fields.text import TextField
 from fastloader.fields.tokenized import TokenizedTextField, TokenStreamField
 from fastloader.types import FIRST_USER_TYPE
@@ -21,8 +22,8 @@ BY_TYPE_ID: dict[int, type[Field]] = {
     cls.type_id: cls
     for cls in (
         IntField, FloatField, BytesField, NDArrayField, JSONField, RawImageField, JPEGImageField, PNGImageField,
-        TextField, TokenizedTextField, PackedTextField, TokenStreamField,
-        EmbeddingField, ListField, DictField,
+        WebPImageField, TextField, TokenizedTextField, PackedTextField, TokenStreamField, EmbeddingField, BoxesField,
+        KeypointsField, ListField, DictField,
     )
 }  # fmt: skip
 

@@ -19,6 +19,7 @@ LEAST_MEMORY = 4 << 20
 READS_AHEAD = 256
 """Payloads on their way besides those of the batches being made: twice what the disk is asked for at once."""
 MOST_AHEAD = 512
+BATCHES_HELD = 4
 SMALL = 64 << 20
 """Bytes of a dataset that come soon enough by touching them."""
 
@@ -71,7 +72,8 @@ def plan_reading(
     if not habit.window:
         ahead = -(-READS_AHEAD // max(1, batch_size * payload_fields))
         a_batch = dataset.sample_bytes * batch_size
-        memory = min(DEFAULT_MEMORY, max(LEAST_MEMORY, 2 * (ahead + depth) * a_batch))
+        # Bytes are let go as soon as their batch is made: besides those under way, a few batches' are held.
+        memory = min(DEFAULT_MEMORY, max(LEAST_MEMORY, (ahead + min(depth, BATCHES_HELD)) * a_batch * 5 // 4))
     else:
         # The pages of a window are kept while it lasts, and those of the next are fetched meanwhile.
         pages = max(1, size // dataset.page_size)
