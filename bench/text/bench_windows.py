@@ -49,7 +49,7 @@ def litdata(folder: Path) -> Callable[[], float] | None:
 
     litdata.optimize(
         pieces, list(range(64)), str(folder / "litdata"), chunk_size=SEQ * 1024, num_workers=1,
-        item_loader=litdata.TokensLoader(), verbose=False,
+        item_loader=litdata.TokensLoader(), start_method="fork", verbose=False,
     )  # fmt: skip
 
     def epoch() -> float:
