@@ -245,8 +245,10 @@ void Engine::read_ahead(const std::shared_ptr<Job>& job, Stopwatch& watch) {
         const auto source = [&](std::size_t i) { return (*job->sources)[job->source(i)][column].payloads; };
         try {
             gather_rows(samples, sizeof(Extent),
-                        [&](std::size_t i) { return TableRow{&source(i)->extents(), std::uint64_t(job->rows[i])}; },
+                        [&](std::size_t i) { return source(i)->place(static_cast<std::uint64_t>(job->rows[i])); },
                         reinterpret_cast<std::uint8_t*>(extents.data()));
+            for (std::size_t i = 0; i < samples; ++i)
+                if (source(i)->has_windows()) extents[i] = source(i)->window(static_cast<std::uint64_t>(job->rows[i]));
         } catch (const Failure&) {
             continue;
         }

@@ -8,18 +8,21 @@ from typing import Any
 import numpy as np
 
 from fastloader import kernels
-from fastloader.cli.output import printable
+from fastloader.cli.output import count, printable
 from fastloader.errors import FormatError, KeyNotFoundError, UnknownTypeError
 from fastloader.fields import (
     AudioCompressedField,
     AudioTokensField,
     AudioWaveformField,
+    EmbeddingField,
     Field,
     FloatField,
     ImageFileField,
     IntField,
+    ListField,
     NDArrayField,
     OpticalFlowField,
+    PackedTextField,
     RawImageField,
     SpectrogramField,
     VideoCompressedField,
@@ -119,6 +122,16 @@ def _described(field: Field, metadata: Any) -> Facts:
         return {"dtype": "float32", "shape": [pairs, height, width, 2][4 - ndim :]}
     if isinstance(field, NDArrayField):
         return {"dtype": str(field.np_dtype), "shape": list(field.shape_of(metadata))}
+    if isinstance(field, EmbeddingField):
+        return {"dtype": field.dtype, "shape": [field.dim]}
+    if isinstance(field, PackedTextField):
+        return {"documents": int(metadata["documents"]), "tokens": int(metadata["tokens"]), "seq_len": field.seq_len}
+    if isinstance(field, ListField):
+        arrays = field.array
+        shape = None if arrays is None else list(arrays.shape_of(metadata))
+        return (
+            {"elements": int(metadata["count"])} if arrays is None else {"dtype": str(arrays.np_dtype), "shape": shape}
+        )
     return _sound(field, metadata)
 
 
@@ -161,6 +174,10 @@ def phrase(facts: Facts | None) -> str:
         return pixels if facts["dtype"] == "uint8" else f"{pixels} {facts['dtype']}"
     if "shape" in facts:
         return printable(f"{facts['dtype']}[{','.join(map(str, facts['shape']))}]")
+    if "documents" in facts:
+        return f"{count(facts['documents'], 'document')}, {facts['tokens']} of {facts['seq_len']} tokens"
+    if "elements" in facts:
+        return count(facts["elements"], "element")
     said = [f"{name}={value!r}" for name, value in facts.get("metadata", {}).items()]
     said += [format_size(facts["bytes"])] if "bytes" in facts else []
     return printable(" ".join(said)) or "?"

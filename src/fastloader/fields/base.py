@@ -180,6 +180,19 @@ class BatchDecoder(Protocol):
         ...
 
 
+@runtime_checkable
+class BatchParts(Protocol):
+    """A field's part of a batch that is more than one array; a batch decoder or ``collate`` may return one."""
+
+    def take(self, rows: NDArray[np.int64]) -> Self:
+        """Other rows of the same."""
+        ...
+
+    def entries(self, name: str, valid: NDArray[np.bool_] | None) -> dict[str, Any]:
+        """What the batch gets of a field of this name; ``valid`` says which rows are there, ``None`` that all are."""
+        ...
+
+
 class Field(ABC):
     """Describes one column of a dataset. Subclasses are frozen dataclasses whose attributes are their options."""
 
@@ -187,8 +200,18 @@ class Field(ABC):
     has_payload: ClassVar[bool] = True
     worth_a_thread: ClassVar[bool] = True
     """Whether encoding takes long enough, without the GIL, that the writer should do it in threads by default."""
-    usual_compression: ClassVar[str | None] = None
-    """How payloads are compressed where the writer is not told."""
+    collates_missing: ClassVar[bool] = False
+    """Whether ``collate`` takes ``None`` for a value that is missing."""
+
+    @property
+    def compression(self) -> str | None:
+        """What the writer compresses payloads with, unless it is told something else: "zstd", say."""
+        return None
+
+    @property
+    def dictionary_bytes(self) -> int:
+        """The size of the dictionary that the writer makes of the first samples to compress with; 0: none."""
+        return 0
 
     @property
     def metadata_type(self) -> np.dtype[Any]:
@@ -238,6 +261,10 @@ class Field(ABC):
         if isinstance(value, bytearray | memoryview):
             return bytes(value)
         return copy.deepcopy(value)
+
+    def clash_with(self, stored: Field) -> str | None:
+        """Why values of this field can't be added to those of a stored one, where it knows better than its options."""
+        return None
 
     def stored_value(self, payload: memoryview) -> memoryview:
         """The part of a payload that is the value, without what the field keeps beside it for its own use."""

@@ -135,7 +135,11 @@ class OpticalFlowField(Field):
     step: float | None = None
 
     type_id: ClassVar[int] = TypeId.VIDEO_OPTICAL_FLOW
-    usual_compression: ClassVar[str | None] = "zstd"
+
+    @property
+    def compression(self) -> str:
+        """Flows of neighbours are much alike."""
+        return "zstd"
 
     def __post_init__(self) -> None:
         if self.dtype not in ("float16", "int16"):

@@ -19,6 +19,7 @@ from fastloader.formats.fld.layout import Kind
 from fastloader.loader.padding import Layout
 from fastloader.loader.rows import Rows, why
 from fastloader.pipeline import (
+    ChoicePipeline,
     ClipPipeline,
     Compiled,
     Following,
@@ -122,6 +123,7 @@ class Column:
         self.sound = pipeline if isinstance(pipeline, SoundPipeline) else None
         self.clips = pipeline if isinstance(pipeline, ClipPipeline) else None
         self.labels = pipeline if isinstance(pipeline, LabelPipeline) else None
+        self.choice = pipeline if isinstance(pipeline, ChoicePipeline) else None
         self.following = pipeline if isinstance(pipeline, Following) else None
         self.decoder: Decoder = field.get_decoder_class()(field)
         self.rows: Rows | None = None
@@ -214,12 +216,32 @@ class Column:
         if self._batch is not None:
             try:
                 values = self._batch(metadata, payloads)
+                if self.choice is not None:
+                    return self._chosen(values, valid, numbers, epoch, faults)
                 return (values, valid) if self.labels is None else self._labelled(values, valid, numbers, faults)
             except Exception:
                 if self.decoder.plan.kind != "ragged":
                     raise
                 # Find out which sample it was, one at a time.
-        return self._singly(metadata, payloads, faults)
+        values, valid = self._singly(metadata, payloads, faults)
+        return (values, valid) if self.choice is None else self._chosen(values, valid, numbers, epoch, faults)
+
+    def _chosen(
+        self, values: Any, valid: NDArray[np.bool_] | None, numbers: NDArray[np.int64], epoch: int, faults: list[Fault]
+    ) -> Value:
+        """One element of each list."""
+        assert self.choice is not None
+        lists = (
+            [value if there else None for value, there in zip(values, valid, strict=True)]
+            if valid is not None
+            else values
+        )
+        made, wrong = self.choice.run(lists, numbers, epoch)
+        if wrong:
+            valid = np.ones(len(numbers), np.bool_) if valid is None else valid.copy()
+            valid[list(wrong)] = False
+            faults += [Fault(row, self.name, error) for row, error in wrong.items()]
+        return made, valid
 
     def why(self, message: str, dataset: Dataset, sample: int, epoch: int) -> Exception:
         """Why a compiled function of the user's failed on a sample."""
@@ -297,7 +319,9 @@ class Column:
             except Exception as error:
                 good[i] = False
                 faults.append(Fault(i, self.name, _as_known(error)))
-        return (self.field.collate(values), None) if good.all() else (values, good)
+        if good.all() or self.field.collates_missing:
+            return self.field.collate(values), None if good.all() else good
+        return values, good
 
 
 def compare_sizes(made: Sequence[Made], fields: Sequence[str], faults: list[Fault]) -> None:

@@ -9,6 +9,7 @@ from fastloader.ops.arrays import ArrayOp
 from fastloader.ops.auto import RandAugment, TrivialAugment
 from fastloader.ops.base import Named, Op, Pixels, Step
 from fastloader.ops.batches import BatchOp, CutMix, Mixup
+from fastloader.ops.choose import Choose
 from fastloader.ops.clips import ClipOp, ClipSampler, DecodeResize, TemporalSubsample
 from fastloader.ops.colour import (
     ColorJitter,
@@ -56,7 +57,7 @@ from fastloader.ops.values import Cast, Layout, Normalize
 from fastloader.ops.views import Views
 
 __all__ = [
-    "AddNoise", "Affine", "ArrayOp", "AutoContrast", "BatchOp", "Cast", "CenterCrop", "ClipOp", "ClipSampler",
+    "AddNoise", "Affine", "ArrayOp", "AutoContrast", "BatchOp", "Cast", "CenterCrop", "Choose", "ClipOp", "ClipSampler",
     "ColorJitter", "CustomOp", "CutMix", "Cutout", "DecodeResize", "Drawn", "Equalize", "Follow", "Gain",
     "GaussianBlur", "Geometry", "Grayscale", "HorizontalFlip", "Invert", "LabelOp", "LabelSmoothing", "Layout",
     "MelSpectrogram", "Mixup", "Mono", "Named", "Normalize", "Numbers", "OneHot", "Op", "Orient", "Pad", "PadOrTrim",

@@ -14,6 +14,7 @@ from fastloader.errors import OperationError
 from fastloader.fields import Field, FloatField, IntField
 from fastloader.ops import BatchOp, LabelOp, Numbers, Pixels
 from fastloader.ops.batches import mixed
+from fastloader.pipeline.choices import ChoicePipeline
 from fastloader.pipeline.clips import ClipPipeline
 from fastloader.pipeline.compiler import wrong
 from fastloader.pipeline.decoders import RowPipeline
@@ -70,7 +71,7 @@ def compile_labels(name: str, field: Field, ops: Sequence[Any]) -> LabelPipeline
     return LabelPipeline(tuple(ops), given, tuple(lines))
 
 
-Pipeline = Images | LabelPipeline | Following | RowPipeline | SoundPipeline | ClipPipeline
+Pipeline = Images | LabelPipeline | Following | RowPipeline | SoundPipeline | ClipPipeline | ChoicePipeline
 """What can become of a field."""
 
 Pipelines = Mapping[str, Pipeline]
