@@ -18,7 +18,9 @@ PAGES = [
     "how-to/expressions.md",
     "how-to/find-the-bottleneck.md",
     "how-to/resume.md",
+    "how-to/text.md",
     "how-to/variable-length.md",
+    "how-to/video.md",
     "reference/dataset.md",
     "tutorials/first-dataset.md",
 ]

@@ -245,8 +245,10 @@ void Engine::read_ahead(const std::shared_ptr<Job>& job, Stopwatch& watch) {
         const auto source = [&](std::size_t i) { return (*job->sources)[job->source(i)][column].payloads; };
         try {
             gather_rows(samples, sizeof(Extent),
-                        [&](std::size_t i) { return TableRow{&source(i)->extents(), std::uint64_t(job->rows[i])}; },
+                        [&](std::size_t i) { return source(i)->place(static_cast<std::uint64_t>(job->rows[i])); },
                         reinterpret_cast<std::uint8_t*>(extents.data()));
+            for (std::size_t i = 0; i < samples; ++i)
+                if (source(i)->has_windows()) extents[i] = source(i)->window(static_cast<std::uint64_t>(job->rows[i]));
         } catch (const Failure&) {
             continue;
         }
@@ -533,9 +535,10 @@ bool Engine::present(Job& job, std::size_t column, std::size_t i, const ColumnSo
 
 // What a payload must be like before room is made for it.
 void Engine::check_payload(const ColumnPlan& plan, const Extent& extent, const std::uint8_t* metadata) {
-    if (plan.kind == ColumnPlan::Kind::fixed && extent.raw_size != plan.row_bytes)
+    const auto bytes = plan.views ? plan.views->first().payload_bytes() : plan.row_bytes;
+    if ((plan.kind == ColumnPlan::Kind::fixed || (plan.views && bytes)) && extent.raw_size != bytes)
         throw Failure("size", "the payload has " + std::to_string(extent.raw_size) + " bytes, not " +
-                                  std::to_string(plan.row_bytes));
+                                  std::to_string(bytes));
     if (plan.kind == ColumnPlan::Kind::image) check_claim(plan.image.kind, load<ImageShape>(metadata), extent.raw_size);
     if (plan.elements) element_bytes(plan.elements, extent, metadata);
 }
@@ -753,11 +756,10 @@ void Engine::fill_rows(Job& job, std::size_t column, std::size_t begin, std::siz
                 source->read(located[i].extent, to.first(mine), located[i].there);
                 fill_items(to.subspan(mine), plan.elements.fill);
             } else if (program) {
-                const auto shape =
-                    plan.metadata_size ? load<ImageShape>(out.metadata.data() + i * plan.metadata_size) : plan.views->first().raw;
+                const Bytes metadata(out.metadata.data() + i * plan.metadata_size, plan.metadata_size);
                 const auto sample = static_cast<std::uint64_t>(job.samples.empty() ? job.rows[i] : job.samples[i]);
-                plan.views->run(runner, source->load(located[i].extent, scratch, located[i].there), shape, job.epoch, sample,
-                                to.data(), out.offsets, i);
+                plan.views->run(runner, source->load(located[i].extent, scratch, located[i].there), metadata, job.epoch,
+                                sample, to.data(), out.offsets, i);
             } else if (sound) {
                 // Of an array only a part is copied, from where it lies; its checksum is that of all of it.
                 const bool as_it_lies = located[i].extent.codec == Codec::none && plan.sound->stored != SoundKind::file;

@@ -31,7 +31,7 @@ struct ColumnPlan {
         ragged,  // payloads of any size
         image,   // payloads to be decoded; the metadata row is an ImageShape
         padded,  // payloads made of elements, each in a row of one length; lengths stand for offsets
-        program,  // images that programs make views of; the metadata row, if any, is an ImageShape
+        program,  // payloads that chains make views of; the metadata row is what the chains need
         sound,    // sounds that a program makes rows of
     };
     Kind kind;

@@ -221,9 +221,26 @@ def make_bases(folder: Path) -> dict[str, Base]:
         _make(folder, "shards", {"data": fl.BytesField(), "n": fl.IntField()},
               [{"data": b"shard" * i, "n": i if i != 4 else None} for i in range(7)],
               keys=[f"k{i}" for i in range(7)], shard_size=40),
+        _make(folder, "texts",
+              {"text": fl.TextField(dictionary=256), "tokens": fl.TokenizedTextField(vocab_size=1000),
+               "packed": fl.PackedTextField(8, 300), "vector": fl.EmbeddingField(3, "int8"),
+               "list": fl.ListField(fl.TextField()), "numbers": fl.ListField(fl.IntField()),
+               "dict": fl.DictField({"a": fl.TextField(), "b": fl.IntField(), "c": fl.EmbeddingField(2)})},
+              [_texts(i) if i != 4 else dict.fromkeys(_texts(i)) for i in range(24)]),
         _unknown(folder),
     ]  # fmt: skip
     return {base.name: base for base in made}
+
+
+def _texts(i: int) -> dict[str, Any]:
+    """Texts that are alike enough for a dictionary, and what else is made of words."""
+    words = ["a picture of", "two dogs", "the old bridge", "in the rain", "seen from the harbour", "at night"]
+    text = ", ".join(words[(i * k + k) % 6] for k in range(1, 9))
+    return {
+        "text": f"{i}: {text}", "tokens": list(range(i % 5)), "packed": [[i, 1], [2] * (1 + i % 4)],
+        "vector": [i, -i / 2, 1], "list": [text[:20]] * (i % 4), "numbers": [i] * (i % 3),
+        "dict": {"a": text[:15], "b": i, "c": [i, 0.5]},
+    }  # fmt: skip
 
 
 def _unknown(folder: Path) -> Base:

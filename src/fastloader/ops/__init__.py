@@ -5,9 +5,12 @@ place in the pipeline alone, or the name that ``Op.shared`` gave it.
 """
 
 from fastloader.ops.affine import Affine, RandomAffine, RandomRotation, RandomTranslate, Rotate
+from fastloader.ops.arrays import ArrayOp
 from fastloader.ops.auto import RandAugment, TrivialAugment
 from fastloader.ops.base import Named, Op, Pixels, Step
 from fastloader.ops.batches import BatchOp, CutMix, Mixup
+from fastloader.ops.choose import Choose
+from fastloader.ops.clips import ClipOp, ClipSampler, DecodeResize, TemporalSubsample
 from fastloader.ops.colour import (
     ColorJitter,
     Grayscale,
@@ -54,12 +57,13 @@ from fastloader.ops.values import Cast, Layout, Normalize
 from fastloader.ops.views import Views
 
 __all__ = [
-    "AddNoise", "Affine", "AutoContrast", "BatchOp", "Cast", "CenterCrop", "ColorJitter", "CustomOp", "CutMix",
-    "Cutout", "Drawn", "Equalize", "Follow", "Gain", "GaussianBlur", "Geometry", "Grayscale", "HorizontalFlip",
-    "Invert", "LabelOp", "LabelSmoothing", "Layout", "MelSpectrogram", "Mixup", "Mono", "Named", "Normalize", "Numbers",
-    "OneHot", "Op", "Orient", "Pad", "PadOrTrim", "Pixels", "Poison", "Posterize", "RandAugment", "Random",
-    "RandomAffine", "RandomBrightness", "RandomContrast", "RandomCrop", "RandomErasing", "RandomGrayscale", "RandomHue",
-    "RandomResizedCrop", "RandomRotation", "RandomSaturation", "RandomSegment", "RandomTranslate", "ReplaceLabel",
-    "Resample", "Resize", "Rotate", "Sharpness", "Size", "Solarize", "Sound", "SoundOp", "SpecAugment", "Step",
-    "TimeShift", "TrivialAugment", "VerticalFlip", "Views", "custom",
+    "AddNoise", "Affine", "ArrayOp", "AutoContrast", "BatchOp", "Cast", "CenterCrop", "Choose", "ClipOp", "ClipSampler",
+    "ColorJitter", "CustomOp", "CutMix", "Cutout", "DecodeResize", "Drawn", "Equalize", "Follow", "Gain",
+    "GaussianBlur", "Geometry", "Grayscale", "HorizontalFlip", "Invert", "LabelOp", "LabelSmoothing", "Layout",
+    "MelSpectrogram", "Mixup", "Mono", "Named", "Normalize", "Numbers", "OneHot", "Op", "Orient", "Pad", "PadOrTrim",
+    "Pixels", "Poison", "Posterize", "RandAugment", "Random", "RandomAffine", "RandomBrightness", "RandomContrast",
+    "RandomCrop", "RandomErasing", "RandomGrayscale", "RandomHue", "RandomResizedCrop", "RandomRotation",
+    "RandomSaturation", "RandomSegment", "RandomTranslate", "ReplaceLabel", "Resample", "Resize", "Rotate", "Sharpness",
+    "Size", "Solarize", "Sound", "SoundOp", "SpecAugment", "Step", "TemporalSubsample", "TimeShift", "TrivialAugment",
+    "VerticalFlip", "Views", "custom",
 ]  # fmt: skip

@@ -20,8 +20,9 @@ from fastloader.fields import (
 )
 from fastloader.fields.sound_files import load_library
 from fastloader.ops.sound import PadOrTrim, RandomSegment, Sound, SoundOp
-from fastloader.pipeline.compiler import PipelineError, wrong
+from fastloader.pipeline.compiler import wrong
 from fastloader.pipeline.draws import MAX_OPS
+from fastloader.pipeline.pieces import PipelineError
 
 SOUND_FIELDS = (AudioWaveformField, AudioCompressedField, SpectrogramField, AudioTokensField)
 _NUMBERS = ("float32", "float16", "int16")
