@@ -192,6 +192,7 @@ void bind_images(nb::module_& m);
 void bind_texts(nb::module_& m);
 void bind_keys(nb::module_& m);
 void bind_programs(nb::module_& m);
+void bind_sound(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_reads(nb::module_& m);
 void bind_orders(nb::module_& m);

@@ -33,6 +33,7 @@ NB_MODULE(_native, m) {
     bind::bind_texts(m);
     bind::bind_keys(m);
     bind::bind_programs(m);
+    bind::bind_sound(m);
     bind::bind_engine(m);
     bind::bind_reads(m);
     bind::bind_orders(m);

@@ -37,7 +37,14 @@ class Engine:
     def __init__(
         self,
         columns: list[
-            tuple[int, int, int, int, tuple[int, int, int, int, bool, bytes] | None, list[tuple[Program, bool]]]
+            tuple[
+                int,
+                int,
+                int,
+                int,
+                tuple[int, int, int, int, bool, bytes] | None,
+                list[tuple[Program, bool]] | SoundProgram,
+            ]
         ],
         threads: int,
         slots: int,
@@ -81,7 +88,9 @@ class Engine:
     def times(self) -> list[dict[str, Any]]: ...
 
 def planned_bytes(
-    plan: tuple[int, int, int, int, tuple[int, int, int, int, bool, bytes] | None, list[tuple[Program, bool]]],
+    plan: tuple[
+        int, int, int, int, tuple[int, int, int, int, bool, bytes] | None, list[tuple[Program, bool]] | SoundProgram
+    ],
     samples: int,
 ) -> int | None: ...
 
@@ -251,6 +260,48 @@ def random_uniform(seed: int, epoch: int, sample: int, op: int, out: Buffer) -> 
 def random_below(seed: int, epoch: int, sample: int, op: int, out: Buffer, bound: int) -> None: ...
 def random_normal(seed: int, epoch: int, sample: int, op: int, out: Buffer) -> None: ...
 
+class Mel:
+    def __init__(
+        self,
+        sample_rate: float,
+        sizes: tuple[int, int, int],
+        bands: int,
+        hertz: tuple[float, float],
+        magnitude: bool,
+        center: bool,
+        pad: int,
+        slaney_norm: bool,
+        htk: bool,
+        decibels: bool,
+        scale: tuple[float, float, float],
+    ) -> None: ...
+    def frames(self, samples: int) -> int: ...
+    def run(self, sound: Buffer, out: Buffer) -> None: ...
+
+class SoundProgram:
+    def __init__(
+        self,
+        stored: int,
+        channels: int,
+        sample_rate: int,
+        bits: int,
+        steps: list[tuple[int, int, Sequence[float], Mel | None]],
+        result: tuple[int, int],
+        item: int,
+        turned: bool,
+        seed: int,
+    ) -> None: ...
+    @property
+    def row_bytes(self) -> int: ...
+    def run(self, payload: Buffer, metadata: Buffer, epoch: int, sample: int, out: Buffer) -> None: ...
+
+def sound_library(open: int, close: int, seek: int, read: int, describe: int) -> None: ...
+def sound_info(data: Buffer) -> tuple[int, int, int, int]: ...
+def sound_decode(data: Buffer, info: tuple[int, int, int], begin: int, end: int) -> NDArray[np.float32]: ...
+def pack_tokens(tokens: Buffer, codebooks: int, bits: int, out: Buffer) -> None: ...
+def unpack_tokens(data: Buffer, codebooks: int, bits: int, first: int, count: int, item: int, out: Buffer) -> None: ...
+def resample_sound(sound: Buffer, channels: int, from_rate: int, to_rate: int) -> NDArray[np.float32]: ...
+
 class Program:
     def __init__(
         self,
@@ -266,6 +317,10 @@ class Program:
         seed: int,
         tells: Sequence[int] = [],
     ) -> None: ...
+    @staticmethod
+    def rows(row_bytes: int, seed: int) -> Program: ...
+    @staticmethod
+    def decoder(address: int, name: str, metadata_size: int, row_bytes: int, seed: int) -> Program: ...
     @property
     def row_bytes(self) -> int: ...
     @property
@@ -273,6 +328,19 @@ class Program:
     def then(self, program: Program) -> Program: ...
     def then_function(self, address: int, name: str, op: int, row_bytes: int, in_place: bool) -> Program: ...
     def then_overlay(self, mask: Buffer, share: int, samples: list[int]) -> Program: ...
+    def then_conversion(
+        self,
+        number: int,
+        element: int,
+        sides: tuple[int, int],
+        given: int,
+        made: int,
+        scale: Sequence[float],
+        bias: Sequence[float],
+    ) -> Program: ...
     def run(
-        self, payload: Buffer, shape: Buffer, epoch: int, sample: int, out: Buffer, told: Buffer | None = None
+        self, payload: Buffer, metadata: Buffer, epoch: int, sample: int, out: Buffer, told: Buffer | None = None
     ) -> None: ...
+    def run_rows(
+        self, metadata: Buffer, chosen: Buffer, epoch: int, samples: Buffer, out: Buffer
+    ) -> list[tuple[int, str]]: ...

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastloader import kernels
 from fastloader.errors import DecodeError, FastLoaderError, KeyNotFoundError, UnknownTypeError
-from fastloader.fields import BatchDecoder, BatchParts, Decoder, Field, MappedPayloads
+from fastloader.fields import BatchDecoder, BatchParts, Decoder, Field, Lazy, MappedPayloads
 from fastloader.formats.fld import Dataset, explain
 from fastloader.formats.fld.layout import Kind
 from fastloader.types import Batch, Key, Sample, key_bytes, key_text, mask_missing
@@ -155,6 +155,9 @@ class DatasetReader:
                     continue
                 metadata = file.metadata_row(column.number, row, column.metadata_type)
                 values[name] = column.decoder(metadata, lambda c=column: file.payload(c.number, row))  # type: ignore[misc]
+            value = values[name]
+            if isinstance(value, Lazy):
+                value.locate(file.path, sample, name)
         return values
 
     def read_payload(self, index: int | Key, field: str) -> memoryview | None:

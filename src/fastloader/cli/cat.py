@@ -103,6 +103,12 @@ def _as_npy(value: Any, name: str) -> bytes:
 
     import numpy as np
 
+    from fastloader.fields import Video
+
+    if hasattr(value, "decode") and hasattr(value, "sample_rate"):  # a sound file
+        value = value.decode()
+    if isinstance(value, Video):
+        value = value.frames()
     if not isinstance(value, np.ndarray | np.generic | int | float):
         raise click.UsageError(f"field {printable(name)!r} holds {type(value).__name__}, no array; leave out --npy")
     file = io.BytesIO()

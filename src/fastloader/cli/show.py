@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastloader.cli.glance import ColumnView, Facts, phrase
 from fastloader.cli.output import as_text, printable
+from fastloader.errors import MissingExtraError
 from fastloader.fields import DictField, ListField, PackedTextField, TextField, TokenizedTextField
 from fastloader.reader import DatasetReader
 from fastloader.types import format_size
@@ -35,7 +36,7 @@ def look(reader: DatasetReader, sample: int, column: ColumnView, tokenizer: str 
         facts["type_id"] = column.descriptor.type_id
         payload = reader.read_payload(sample, column.name) if column.descriptor.has_payload else None
         return facts | _bytes_facts(bytes(payload or b""))
-    if column.is_image:
+    if column.is_image or column.is_sound_file:
         payload = reader.read_payload(sample, column.name)  # checked; decoding is for those who want the pixels
         return facts | {"bytes": len(payload or b"")}
     value = reader.read_sample(sample, [column.name])[column.name]
@@ -60,7 +61,7 @@ def _text_of(field: TokenizedTextField, tokens: NDArray[Any], tokenizer: str | N
         return {"text": field.with_tokenizer(tokenizer).decode(tokens)}
     try:
         return {"text": field.decode(tokens)} if field.embedded else {}
-    except ModuleNotFoundError as error:  # the tokens are there all the same
+    except MissingExtraError as error:  # the tokens are there all the same
         return {"text": f"({error})"}
 
 

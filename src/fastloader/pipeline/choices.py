@@ -13,7 +13,8 @@ from fastloader import kernels
 from fastloader.errors import OperationError
 from fastloader.fields import Field, ListField
 from fastloader.ops import Choose
-from fastloader.pipeline.compiler import PipelineError, wrong
+from fastloader.pipeline.compiler import wrong
+from fastloader.pipeline.pieces import PipelineError
 
 
 @dataclass(frozen=True, slots=True)
