@@ -21,8 +21,9 @@ fl::ReadOptions read_options(const IoOptions& given) {
 using ElementsTuple = std::tuple<std::size_t, int, std::uint64_t, std::uint64_t, bool, nb::bytes>;
 // A step of a program: kind, number of the op, height, width, filter, as many numbers as its kind takes.
 using StepTuple = std::tuple<int, std::uint32_t, std::uint32_t, std::uint32_t, int, std::vector<double>>;
-// How images are stored, whether seekable, the shape of raw ones, the steps, height, width and channels of the result,
-// its element and layout, scale and bias of each channel, the seed, and which of the steps tell what they drew.
+// How images are stored (with kUpright and kUprightShapes added or not), whether seekable, the shape of raw ones, the
+// steps, height, width and channels of the result, its element and layout, scale and bias of each channel, the seed, and
+// which of the steps tell what they drew.
 struct BoundProgram {
     BoundProgram(int stored, bool seekable, std::tuple<std::uint32_t, std::uint32_t, std::uint32_t> raw,
                  const std::vector<StepTuple>& steps,
@@ -30,7 +31,10 @@ struct BoundProgram {
                  std::array<float, 4> scale, std::array<float, 4> bias, std::uint64_t seed,
                  const std::vector<std::size_t>& tells) {
         auto made = std::make_shared<fl::Program>();
-        if (stored < 0 || stored > static_cast<int>(fl::StoredKind::raw)) throw nb::value_error("no such kind of image");
+        made->upright = (stored & kUpright) != 0;
+        made->upright_shapes = (stored & kUprightShapes) != 0;
+        stored &= ~(kUpright | kUprightShapes);
+        if (stored < 0 || stored > static_cast<int>(fl::StoredKind::webp)) throw nb::value_error("no such kind of image");
         if (element < 0 || element > static_cast<int>(fl::Element::float32)) throw nb::value_error("no such element");
         if (layout < 0 || layout > static_cast<int>(fl::Layout::chw)) throw nb::value_error("no such layout");
         made->stored = static_cast<fl::StoredKind>(stored);
@@ -108,7 +112,7 @@ struct BoundEngine {
             if (elements ? plan != Kind::ragged && plan != Kind::padded : plan == Kind::padded)
                 throw nb::value_error("elements are padded or ragged");
             if ((plan == Kind::program) == programs.empty()) throw nb::value_error("programs have a plan of their own");
-            plans.push_back({plan, metadata_size, row_bytes, kind_of(image), {}, {}});
+            plans.push_back({plan, metadata_size, row_bytes, coding_of(image), {}, {}});
             if (!programs.empty()) {
                 auto views = std::make_shared<fl::Views>();
                 for (const auto& [program, beside] : programs) {

@@ -535,7 +535,7 @@ void Engine::check_payload(const ColumnPlan& plan, const Extent& extent, const s
     if ((plan.kind == ColumnPlan::Kind::fixed || (plan.views && bytes)) && extent.raw_size != bytes)
         throw Failure("size", "the payload has " + std::to_string(extent.raw_size) + " bytes, not " +
                                   std::to_string(bytes));
-    if (plan.kind == ColumnPlan::Kind::image) check_claim(plan.image, load<ImageShape>(metadata), extent.raw_size);
+    if (plan.kind == ColumnPlan::Kind::image) check_claim(plan.image.kind, load<ImageShape>(metadata), extent.raw_size);
     if (plan.elements) element_bytes(plan.elements, extent, metadata);
 }
 

@@ -35,7 +35,7 @@ struct ColumnPlan {
     Kind kind;
     std::size_t metadata_size = 0;
     std::size_t row_bytes = 0;
-    ImageKind image = ImageKind::jpeg;
+    ImageCoding image{};
     std::shared_ptr<const Views> views{};  // of kind `program`; row_bytes is that of all of them
     Elements elements{};  // of padded payloads; of ragged ones where they are to agree in it
 };

@@ -39,6 +39,9 @@ Program::Program() {
 void check_program(const Program& program) {
     check_side(program.height, "result");
     check_side(program.width, "result");
+    if (program.upright_shapes && !program.upright) throw Failure("argument", "shapes of images that are not turned");
+    if (program.stored == StoredKind::raw && program.upright)
+        throw Failure("argument", "raw images say nothing to turn them by");
     if (program.cast.channels != 1 && program.cast.channels != 3) throw Failure("argument", "1 or 3 channels");
     for (const auto& step : program.steps) {
         const auto rule = rule_of(step.kind);
@@ -100,6 +103,7 @@ Matrix ProgramRunner::run(const Program& program, Bytes payload, const ImageShap
     if (shape.bits != 8) throw Failure("decode", "a pipeline takes 8 bits a sample, the image has " + std::to_string(shape.bits));
     if (program.stored == StoredKind::png) check_claim(ImageKind::png, shape, payload.size());
     if (program.stored == StoredKind::jpeg) check_claim(ImageKind::jpeg, shape, payload.size());
+    if (program.stored == StoredKind::webp) check_claim(ImageKind::webp, shape, payload.size());
     if (program.stored == StoredKind::raw && payload.size() != shape.bytes())
         throw Failure("size", "the payload has another size than the image");
     const auto& prepared = s.of(program);

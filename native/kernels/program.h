@@ -60,13 +60,15 @@ struct ProgramStep {
 };
 
 // How images are stored; of raw ones the shape is known beforehand.
-enum class StoredKind : std::uint8_t { jpeg, png, raw };
+enum class StoredKind : std::uint8_t { jpeg, png, raw, webp };
 
 struct Program {
     Program();
     std::uint64_t id;  // of its own, so that what a thread keeps of one is not taken for another's
     StoredKind stored = StoredKind::jpeg;
     bool seekable = false;  // an index may lie behind the JPEG
+    bool upright = false;   // images are turned as their EXIF data says before the first step
+    bool upright_shapes = false;  // and the shapes that are given are those of turned ones
     ImageShape raw;         // of raw images
     std::vector<ProgramStep> steps;
     std::uint32_t height = 0, width = 0;  // of the result

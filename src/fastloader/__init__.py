@@ -10,6 +10,7 @@ from fastloader.errors import (
     FastLoaderError,
     FormatError,
     KeyNotFoundError,
+    MissingLibraryError,
     NotFoundError,
     OperationError,
     SampleError,
@@ -37,6 +38,7 @@ from fastloader.fields import (
     RawImageField,
     RowDecoder,
     RowFunction,
+    WebPImageField,
     register_type,
 )
 from fastloader.loader import DataLoader, Pad, ThreadingOptions
@@ -53,7 +55,8 @@ __all__ = [
     "DatasetReader", "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded",
     "EncodedColumn", "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField",
     "IterDataset", "JPEGImageField", "JSONField", "KeyNotFoundError", "KeypointsField", "MapDataset",
-    "NDArrayField", "NotFoundError", "OperationError", "PNGImageField", "Pad", "PayloadBatch", "RawImageField",
-    "RowDecoder", "RowFunction", "SampleError", "ShapeError", "StateError", "StoreError", "ThreadingOptions",
-    "TypeId", "UnknownTypeError", "concatenate", "open", "ops", "register_type", "verify",
+    "MissingLibraryError", "NDArrayField", "NotFoundError", "OperationError", "PNGImageField", "Pad",
+    "PayloadBatch", "RawImageField", "RowDecoder", "RowFunction", "SampleError", "ShapeError", "StateError",
+    "StoreError", "ThreadingOptions", "TypeId", "UnknownTypeError", "WebPImageField", "concatenate", "open", "ops",
+    "register_type", "verify",
 ]  # fmt: skip

@@ -104,7 +104,8 @@ def test_every_operation_has_a_case():
         "custom",
     }  # fmt: skip
     elsewhere = {
-        "CutMix", "Follow", "Geometry", "LabelSmoothing", "Mixup", "OneHot", "Poison", "ReplaceLabel", "Size", "Views",
+        "CutMix", "Follow", "Geometry", "LabelSmoothing", "Mixup", "OneHot", "Orient", "Poison", "ReplaceLabel", "Size",
+        "Views",
     }  # fmt: skip
     assert set(ops.__all__) - cast - crops - described - elsewhere == {type(op).__name__ for op in CASES}
 

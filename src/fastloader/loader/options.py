@@ -168,7 +168,7 @@ class LoaderOptions:
     def compiled(self, reader: DatasetReader) -> Pipelines:
         """The programs of the fields that have pipelines, or decoders that can be compiled."""
         chosen, layouts = self.chosen_fields(reader), self.layouts(reader)
-        fields = {name: reader.dataset.field(reader.dataset.names.index(name)) for name in chosen}
+        fields = _fields(reader, chosen)
         made: dict[str, Images | LabelPipeline | Following | RowPipeline] = {}
         pipelines = watched(self.pipelines, fields)
         following = [name for name in pipelines if isinstance(fields[name], PointsField)]
@@ -197,9 +197,8 @@ class LoaderOptions:
         """How the samples of each field that is padded or joined lie in a batch."""
         if self.pad is None:
             return {}
-        fields = reader.fields
         try:
-            return layouts(self.pad, {name: fields[name] for name in self.chosen_fields(reader)})
+            return layouts(self.pad, _fields(reader, self.chosen_fields(reader)))
         except FormatError as error:
             error.path = str(reader.path)
             raise
@@ -259,6 +258,11 @@ class LoaderOptions:
         length = len(reader) if indices is None else len(indices)
         inner: Order = Shuffled(length, self.seed) if name == "random" else Sequential(length)
         return inner if indices is None else Subset(indices, len(reader), inner)
+
+
+def _fields(reader: DatasetReader, names: Iterable[str]) -> dict[str, Field]:
+    """The fields of these names alone: another may be of a type that nobody here knows."""
+    return {name: reader.dataset.field(reader.field_names.index(name)) for name in names}
 
 
 def _batch_fields(chosen: Sequence[str], pipelines: Pipelines) -> list[str]:

@@ -34,6 +34,7 @@ from fastloader.ops.geometry import (
     VerticalFlip,
 )
 from fastloader.ops.labels import LabelOp, LabelSmoothing, Numbers, OneHot, Poison, ReplaceLabel
+from fastloader.ops.orient import Orient
 from fastloader.ops.random import Random
 from fastloader.ops.smooth import GaussianBlur, Sharpness
 from fastloader.ops.tones import AutoContrast, Equalize, Invert, Posterize, Solarize
@@ -43,9 +44,9 @@ from fastloader.ops.views import Views
 __all__ = [
     "Affine", "ArrayOp", "AutoContrast", "BatchOp", "Cast", "CenterCrop", "ColorJitter", "CustomOp", "CutMix",
     "Cutout", "Drawn", "Equalize", "Follow", "GaussianBlur", "Geometry", "Grayscale", "HorizontalFlip", "Invert",
-    "LabelOp", "LabelSmoothing", "Layout", "Mixup", "Named", "Normalize", "Numbers", "OneHot", "Op", "Pad",
-    "Pixels", "Poison", "Posterize", "RandAugment", "Random", "RandomAffine", "RandomBrightness", "RandomContrast",
-    "RandomCrop", "RandomErasing", "RandomGrayscale", "RandomHue", "RandomResizedCrop", "RandomRotation",
-    "RandomSaturation", "RandomTranslate", "ReplaceLabel", "Resize", "Rotate", "Sharpness", "Size", "Solarize",
-    "Step", "TrivialAugment", "VerticalFlip", "Views", "custom",
+    "LabelOp", "LabelSmoothing", "Layout", "Mixup", "Named", "Normalize", "Numbers", "OneHot", "Op", "Orient",
+    "Pad", "Pixels", "Poison", "Posterize", "RandAugment", "Random", "RandomAffine", "RandomBrightness",
+    "RandomContrast", "RandomCrop", "RandomErasing", "RandomGrayscale", "RandomHue", "RandomResizedCrop",
+    "RandomRotation", "RandomSaturation", "RandomTranslate", "ReplaceLabel", "Resize", "Rotate", "Sharpness",
+    "Size", "Solarize", "Step", "TrivialAugment", "VerticalFlip", "Views", "custom",
 ]  # fmt: skip

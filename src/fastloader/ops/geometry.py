@@ -217,8 +217,8 @@ class Pad(Op):
 class Geometry(Op):
     """Changes nothing; returns how pixels moved up to its place, as the field ``returns`` of the batch.
 
-    That is a matrix (2, 3) for each sample: ``x, y = matrix @ (x, y, 1)`` from coordinates of the stored image to those
-    of the image here. A pixel's middle lies at (column + 0.5, row + 0.5).
+    That is a matrix (2, 3) for each sample: ``x, y = matrix @ (x, y, 1)`` from coordinates of the image as it is
+    read to those of the image here. A pixel's middle lies at (column + 0.5, row + 0.5).
     """
 
     returns: str

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.fields import Field, JPEGImageField, PNGImageField, RawImageField
-from fastloader.ops import CustomOp, Op, Pixels, Poison
+from fastloader.fields import Field, ImageFileField, JPEGImageField, RawImageField, WebPImageField
+from fastloader.ops import CustomOp, Op, Orient, Pixels, Poison
 from fastloader.pipeline.draws import MAX_OPS, Entry, Sharer, Told, entry_of, sharers_of, told_of
 from fastloader.pipeline.pieces import (
     Apart,
@@ -36,7 +36,11 @@ from fastloader.pipeline.pieces import (
 )
 from fastloader.types import Buffer
 
-_JPEG, _PNG, _RAW = range(3)
+LONGEST_SIDE = 1 << 20
+"""Of an image, as the native part has it."""
+_RAW = 2
+_STORED = {kernels.JPEG: 0, kernels.PNG: 1, kernels.WEBP: 3}
+"""How the native part calls what is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,8 @@ def compile_pipeline(
         if not isinstance(op, Op):
             raise wrong(lines, op, no_operation(op))
         try:
+            if isinstance(op, Orient):
+                stored |= _turned(field, i)
             entries.append(entry_of(op, first_number, entries))
             if i and isinstance(entries[i - 1].op, Apart) and not isinstance(entries[i].op, Apart | Values):
                 check_behind(pixels[-1])
@@ -111,9 +117,11 @@ def compile_pipeline(
             raise wrong(lines[: place + 1], op, str(error)) from None
     program = _native(first, stored, isinstance(field, JPEGImageField) and field.seekable, raw, seed, entries)
     steps = sum(op.step() is not None for _, op in first.ops)
+    turned = ", images upright" if stored & kernels.UPRIGHT else ""
+    folded = len(first.ops) - steps - sum(isinstance(op, Orient) for _, op in first.ops)
     told = [
         f"native, in one pass from stored bytes to {'memory' if rest else 'the batch'}: {steps} steps,"
-        f" {len(first.ops) - steps} folded into the cast; {program.row_bytes:,} bytes a sample"
+        f" {folded} folded into the cast{turned}; {program.row_bytes:,} bytes a sample"
     ]
     return linked(name, rest, program, [*lines, *told], first.made, seed, entries)
 
@@ -209,17 +217,32 @@ def find_jit() -> ModuleType | None:
 
 def _stored(name: str, field: Field) -> tuple[int, tuple[int, int, int], Pixels]:
     """How the field's images are stored, their shape where it is one, and what decoding gives."""
-    if isinstance(field, JPEGImageField):
-        return _JPEG, (0, 0, 0), Pixels(None, None)
-    if isinstance(field, PNGImageField):
-        return _PNG, (0, 0, 0), Pixels(None, None)
+    if isinstance(field, ImageFileField):
+        if isinstance(field, WebPImageField):
+            field.get_decoder_class()  # says so where libwebp is missing
+        upright = kernels.UPRIGHT | kernels.UPRIGHT_SHAPES if field.orient else 0
+        return _STORED[field.kind] | upright, (0, 0, 0), Pixels(None, None)
     if isinstance(field, RawImageField) and field.dtype == "uint8" and field.channels <= 4:
+        if max(field.height, field.width) > LONGEST_SIDE:
+            raise PipelineError(
+                f"pipelines for {name!r}: images of {field.height}x{field.width} pixels; "
+                f"a side has at most {LONGEST_SIDE}"
+            )
         return _RAW, field.shape, Pixels(field.height, field.width)
     raise PipelineError(
         f"pipelines for {name!r}: {field!r} has no 8-bit images",
-        hint="pipelines take JPEGImageField, PNGImageField, RawImageField, and NDArrayField with a fixed shape; "
+        hint="pipelines take JPEG, PNG and WebP images, RawImageField, and NDArrayField with a fixed shape; "
         "use transforms= for others",
     )
+
+
+def _turned(field: Field, place: int) -> int:
+    """What turns the stored images of a program whose operation at this place is ``Orient``."""
+    if not isinstance(field, ImageFileField):
+        raise ValueError("takes images from files, whose EXIF data says how to turn them; raw pixels have none")
+    if place:
+        raise ValueError("comes first: what is before it would see the image as it lies")
+    return kernels.UPRIGHT
 
 
 def no_operation(op: Any) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader.fields import BoxesField, Field, KeypointsField, PointsField
-from fastloader.ops import Follow, Geometry, Named, Op, Pixels, Size, Views
+from fastloader.ops import Follow, Geometry, Named, Op, Orient, Pixels, Size, Views
 from fastloader.pipeline.images import Images
 from fastloader.pipeline.pieces import PipelineError
 
@@ -111,7 +111,8 @@ def watched(pipelines: Mapping[str, Any], fields: Mapping[str, Field]) -> dict[s
             image = [*image, _Map(f"{HIDDEN}map of {op.image}")]
         sized = any(isinstance(one, _StoredSize) for one in image)
         if _points(fields[name]).normalized and not sized:
-            image = [_StoredSize(hidden_size(op.image)), *image]
+            upright = [one for one in image[:1] if isinstance(Named.of(one).op, Orient)]
+            image = [*upright, _StoredSize(hidden_size(op.image)), *image[len(upright) :]]
         made[op.image] = image
     return made
 
