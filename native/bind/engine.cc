@@ -1,7 +1,12 @@
 // Programs of pipelines, and the engine.
 #include "bind.h"
 
+#include <variant>
+
+#include <nanobind/stl/variant.h>
+
 #include "engine.h"
+#include "bound_sound.h"
 
 namespace bind {
 
@@ -77,9 +82,11 @@ struct BoundProgram {
     fl::Chain chain;
 };
 
-// Kind, metadata's size, row's size, kind of image, elements, programs of views and whether each lies beside the one before.
+// Kind, metadata's size, row's size, kind of image, elements, and what runs: programs of views and whether each lies beside
+// the one before, or the program of a sound.
 using ViewTuple = std::tuple<const BoundProgram*, bool>;
-using PlanTuple = std::tuple<int, std::size_t, std::size_t, int, std::optional<ElementsTuple>, std::vector<ViewTuple>>;
+using PlanTuple = std::tuple<int, std::size_t, std::size_t, int, std::optional<ElementsTuple>,
+                             std::variant<std::vector<ViewTuple>, const BoundSound*>>;
 
 fl::Elements elements_of(const ElementsTuple& given, std::size_t metadata_size) {
     const auto& [bytes, stated, length, multiple, truncate, fill] = given;
@@ -104,15 +111,24 @@ struct BoundEngine {
     static std::vector<fl::ColumnPlan> plans(const std::vector<PlanTuple>& columns) {
         using Kind = fl::ColumnPlan::Kind;
         std::vector<fl::ColumnPlan> plans;
-        for (const auto& [kind, metadata_size, row_bytes, image, elements, programs] : columns) {
-            if (kind < 0 || kind > static_cast<int>(Kind::program)) throw nb::value_error("no such plan");
+        for (const auto& [kind, metadata_size, row_bytes, image, elements, runs] : columns) {
+            const auto* const* sounds = std::get_if<const BoundSound*>(&runs);
+            const BoundSound* const sound = sounds ? *sounds : nullptr;
+            const auto programs = sounds ? std::vector<ViewTuple>() : std::get<std::vector<ViewTuple>>(runs);
+            if (kind < 0 || kind > static_cast<int>(Kind::sound)) throw nb::value_error("no such plan");
             const auto plan = static_cast<Kind>(kind);
             if (plan == Kind::image && metadata_size != sizeof(fl::ImageShape))
                 throw nb::value_error("an image's metadata is its shape");
             if (elements ? plan != Kind::ragged && plan != Kind::padded : plan == Kind::padded)
                 throw nb::value_error("elements are padded or ragged");
             if ((plan == Kind::program) == programs.empty()) throw nb::value_error("programs have a plan of their own");
-            plans.push_back({plan, metadata_size, row_bytes, coding_of(image), {}, {}});
+            if ((plan == Kind::sound) != (sound != nullptr)) throw nb::value_error("sounds have a plan of their own");
+            plans.push_back({plan, metadata_size, row_bytes, coding_of(image), {}, {}, {}});
+            if (sound) {
+                plans.back().sound = sound->program;
+                plans.back().row_bytes = sound->program->row_bytes();
+                if (metadata_size != sound->program->metadata_bytes()) throw nb::value_error("a sound's metadata has another size");
+            }
             if (!programs.empty()) {
                 auto views = std::make_shared<fl::Views>();
                 for (const auto& [program, beside] : programs) {
@@ -154,7 +170,7 @@ nb::tuple to_python(const fl::FinishedBatch& batch, const std::vector<fl::Column
             plan.metadata_size ? slot_array(batch.slot, column.metadata.data(), batch.samples * plan.metadata_size)
                                : none,
             rows ? none : slot_array(batch.slot, column.data.data(), column.size),
-            rows || plan.kind == fl::ColumnPlan::Kind::fixed
+            rows || plan.kind == fl::ColumnPlan::Kind::fixed || plan.kind == fl::ColumnPlan::Kind::sound
                 ? none
                 : slot_array(batch.slot, column.offsets.data(), column.offsets.size()),
             all ? none : slot_array(batch.slot, column.valid.data(), column.valid.size())));

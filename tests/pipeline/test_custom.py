@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -579,6 +580,11 @@ def test_compiled_code_is_kept_on_disk_between_runs(dataset, tmp_path):
         command = [sys.executable, tmp_path / "train.py", dataset]
         return json.loads(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
 
+    assert run() == [0, 1]
+    assert run() == [1, 0]
+    for index in tmp_path.rglob("*.nbi"):  # as another version left it: it names what is no longer there
+        version = pickle.dumps(numba.__version__, -1)
+        index.write_bytes(version + b"cfastloader.pipeline.jit\nGone\n.")
     assert run() == [0, 1]
     assert run() == [1, 0]
 

@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.fields import Field, ImageFileField, JPEGImageField, RawImageField, WebPImageField
+from fastloader.fields import (
+    Field,
+    ImageFileField,
+    JPEGImageField,
+    RawImageField,
+    VideoCompressedField,
+    VideoFramesField,
+    WebPImageField,
+)
 from fastloader.ops import CustomOp, Op, Orient, Pixels, Poison
 from fastloader.pipeline.draws import MAX_OPS, Entry, Sharer, Told, entry_of, sharers_of, told_of
 from fastloader.pipeline.pieces import (
@@ -229,11 +237,19 @@ def _stored(name: str, field: Field) -> tuple[int, tuple[int, int, int], Pixels]
                 f"a side has at most {LONGEST_SIDE}"
             )
         return _RAW, field.shape, Pixels(field.height, field.width)
+    if isinstance(field, VideoCompressedField | VideoFramesField):  # a frame, decoded, of whatever size
+        return _RAW, (0, 0, 0), Pixels(None, None)
     raise PipelineError(
         f"pipelines for {name!r}: {field!r} has no 8-bit images",
         hint="pipelines take JPEG, PNG and WebP images, RawImageField, and NDArrayField with a fixed shape; "
         "use transforms= for others",
     )
+
+
+def no_operation(op: Any) -> str:
+    """What is said of anything that is none."""
+    cure = "@fastloader.ops.custom makes it one" if callable(op) else "see fastloader.ops"
+    return f"is no operation but a {type(op).__name__}; {cure}"
 
 
 def _turned(field: Field, place: int) -> int:
@@ -243,12 +259,6 @@ def _turned(field: Field, place: int) -> int:
     if place:
         raise ValueError("comes first: what is before it would see the image as it lies")
     return kernels.UPRIGHT
-
-
-def no_operation(op: Any) -> str:
-    """What is said of anything that is none."""
-    cure = "@fastloader.ops.custom makes it one" if callable(op) else "see fastloader.ops"
-    return f"is no operation but a {type(op).__name__}; {cure}"
 
 
 def wrong(lines: list[str], op: Any, why: str) -> PipelineError:

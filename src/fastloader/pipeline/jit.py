@@ -6,6 +6,7 @@ as long as the process does, since an engine may hold its address.
 
 from __future__ import annotations
 
+import pickle
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -133,9 +134,17 @@ def _compile_decoder(row: RowFunction, metadata: np.dtype[Any]) -> Any:
     return numba.cfunc(signature)(called)
 
 
+_STALE = (AttributeError, ImportError, EOFError, pickle.UnpicklingError)
+"""What reading compiled code raises that another version of this package kept, or a program that is not a file."""
+
+
 def _specialise(function: Any, types: tuple[Any, ...]) -> None:
     """Compiled for these types and no others: a payload must not become one that can be written to."""
-    function.compile(types)
+    try:
+        function.compile(types)
+    except _STALE:
+        function._cache.flush()
+        function.compile(types)
     function.disable_compile()
     if function.overloads[types].signature.return_type is not numba.types.none:
         raise returns_something(function.py_func)

@@ -14,12 +14,15 @@ from fastloader.errors import OperationError
 from fastloader.fields import Field, FloatField, IntField
 from fastloader.ops import BatchOp, LabelOp, Numbers, Pixels
 from fastloader.ops.batches import mixed
+from fastloader.pipeline.choices import ChoicePipeline
+from fastloader.pipeline.clips import ClipPipeline
 from fastloader.pipeline.compiler import wrong
 from fastloader.pipeline.decoders import RowPipeline
 from fastloader.pipeline.draws import MAX_OPS
 from fastloader.pipeline.following import Following
 from fastloader.pipeline.images import Images
 from fastloader.pipeline.pieces import PipelineError
+from fastloader.pipeline.sound import SoundPipeline
 from fastloader.types import Batch
 
 
@@ -68,7 +71,10 @@ def compile_labels(name: str, field: Field, ops: Sequence[Any]) -> LabelPipeline
     return LabelPipeline(tuple(ops), given, tuple(lines))
 
 
-Pipelines = Mapping[str, Images | LabelPipeline | Following | RowPipeline]
+Pipeline = Images | LabelPipeline | Following | RowPipeline | SoundPipeline | ClipPipeline | ChoicePipeline
+"""What can become of a field."""
+
+Pipelines = Mapping[str, Pipeline]
 """Pipelines by field."""
 
 
