@@ -50,6 +50,7 @@ from fastloader._native import (
     lay_slots,
     mixup,
     pad_image,
+    parse_example,
     permute,
     philox,
     place,
@@ -80,9 +81,9 @@ __all__ = [
     "decode_image", "decode_jpeg_box", "decompress", "draw_mix", "equalize", "erase", "erase_noise", "gather_bytes",
     "gather_fixed", "gather_ragged", "gaussian_blur", "grayscale", "has_uring", "hue", "image_decode_many",
     "image_info", "invert", "jpeg_baseline", "jpeg_encode", "jpeg_index", "jpeg_size", "lay_slots", "mixup",
-    "pad_image", "permute", "philox", "place", "png_encode", "posterize", "random_below", "random_bits",
-    "random_normal", "random_uniform", "resize", "resize_image", "resize_region", "saturation", "sharpness",
-    "simd_levels", "solarize", "take", "take_bits", "xxh64",
+    "pad_image", "parse_example", "permute", "philox", "place", "png_encode", "posterize", "random_below",
+    "random_bits", "random_normal", "random_uniform", "resize", "resize_image", "resize_region", "saturation",
+    "sharpness", "simd_levels", "solarize", "take", "take_bits", "xxh64",
 ]  # fmt: skip
 
 JPEG, PNG = 0, 1

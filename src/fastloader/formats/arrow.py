@@ -249,22 +249,29 @@ def to_samples(table: Any, rows: NDArray[np.int64], names: Sequence[str]) -> lis
 
 
 def values_of(column: Any) -> list[Any]:
-    """The values of a column: numbers, texts, bytes, ``None``; lists of numbers without gaps as arrays."""
+    """The values of a column: numbers, texts, bytes, ``None``; lists of numbers as arrays, where they can be."""
     import pyarrow as pa
 
-    kind = column.type
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        inner = kind.value_type
-        if pa.types.is_integer(inner) or pa.types.is_floating(inner):
-            return [_array(value) for value in column]
+    depth, kind = 0, column.type
+    while pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        depth, kind = depth + 1, kind.value_type
+    if depth and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return [_array(value, depth, kind.to_pandas_dtype()) for value in column]
     return list(column.to_pylist())
 
 
-def _array(value: Any) -> Any:
+def _array(value: Any, depth: int, dtype: Any) -> Any:
+    """An array of a list of numbers; the list where numbers are missing or inner lists differ in length."""
     if not value.is_valid:
         return None
     inner = value.values
-    return inner.to_pylist() if inner.null_count else inner.to_numpy(zero_copy_only=False)
+    if depth == 1:
+        return inner.to_pylist() if inner.null_count else inner.to_numpy(zero_copy_only=False)
+    found = value.as_py()
+    try:
+        return np.array(found, dtype)
+    except (ValueError, TypeError):
+        return found
 
 
 def checked(where: Where) -> Where:

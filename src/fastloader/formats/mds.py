@@ -236,24 +236,28 @@ def _array_decoder(options: str) -> Callable[[bytes], Any]:
     def decode(data: bytes) -> Any:
         kind, at = dtype, 0
         if kind is None:
+            if not data or data[0] not in _DTYPES:
+                raise ValueError(f"no type of arrays is told by {data[:1]!r}")
             kind, at = np.dtype(_DTYPES[data[0]]), 1
         if shape is not None:
             return np.frombuffer(data, kind, prod(shape), at).reshape(shape)
         code = data[at]
-        width, ndim = 1 << (code >> 6), code & 63
+        width, ndim = 1 << (code & 3), code >> 2
         sizes = np.frombuffer(data, f"<u{width}", ndim, at + 1).tolist()
         return np.frombuffer(data, kind, prod(sizes), at + 1 + width * ndim).reshape(sizes)
 
     return decode
 
 
-_DTYPES = (
-    "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64",
-)  # fmt: skip
+_DTYPES = {
+    8: "uint8", 9: "int8", 16: "uint16", 17: "int16", 18: "float16", 32: "uint32", 33: "int32", 34: "float32",
+    64: "uint64", 65: "int64", 66: "float64",
+}  # fmt: skip
+"""By the byte that stands before an array: its bits, and a bit or two of its kind."""
 
 
 def _pixels(data: bytes) -> Any:
-    mode_size, width, height = np.frombuffer(data, "<u4", 3).tolist()
+    width, height, mode_size = np.frombuffer(data, "<u4", 3).tolist()
     mode = data[12 : 12 + mode_size].decode()
     channels = {"L": 1, "RGB": 3, "RGBA": 4, "LA": 2}.get(mode)
     if channels is None:
@@ -266,8 +270,8 @@ def _text(data: bytes) -> str:
 
 
 _DECODERS: dict[str, Callable[[bytes], Any]] = {
-    "bytes": bytes, "jpeg": bytes, "png": bytes, "jpeg_array": bytes, "str": _text, "json": json.loads,
-    "int": lambda data: int(np.frombuffer(data, "<i8")[0]), "pil": _pixels,
+    "bytes": bytes, "jpeg": bytes, "png": bytes, "jpeg_array": bytes, "jpegarray": bytes, "str": _text,
+    "json": json.loads, "int": lambda data: int(np.frombuffer(data, "<i8")[0]), "pil": _pixels,
     "str_int": lambda data: int(_text(data)), "str_float": lambda data: float(_text(data)),
     "str_decimal": lambda data: Decimal(_text(data)),
 }  # fmt: skip

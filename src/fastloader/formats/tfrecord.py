@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from fastloader.errors import ChecksumError, FormatError
-from fastloader.formats.example import Feature, parse_example
 from fastloader.formats.indexes import Ranges, index_of, read_ranges
 from fastloader.formats.lines import unzipped
 from fastloader.formats.objects import Object, buffered, open_object
 from fastloader.formats.records import Names, Records, Stream, picked
-from fastloader.kernels import crc32c
+from fastloader.kernels import crc32c, parse_example
 from fastloader.types import Sample
 
 HEAD = struct.Struct("<QI")
@@ -90,48 +89,37 @@ class Parser:
 
     def __init__(self, first: Sequence[bytes], types: Mapping[str, str] | None) -> None:
         self.lists: set[str] = {name for name, kind in (types or {}).items() if kind == "list"}
-        self.known: tuple[str, ...] = ()
+        self.ones: set[str] = set()
         try:
-            examples = [parse_example(data) for data in first[:1]]
+            examples = [parse_example(data, set()) for data in first[:1]]
             self.is_example = True
-        except (ValueError, UnicodeDecodeError):
+        except ValueError:
             self.is_example = False
             return
-        examples += [parse_example(data) for data in first[1:] if _parses(data)]
+        for data in first[1:]:
+            with contextlib.suppress(ValueError):  # told when it is read
+                examples.append(parse_example(data, set()))
         seen: dict[str, list[int]] = {}
         for example in examples:
             for name, feature in example.items():
                 seen.setdefault(name, []).append(len(feature))
-        self.known = tuple(sorted(seen))
         self.ones = {name for name, counts in seen.items() if set(counts) == {1} and name not in self.lists}
 
     def sample(self, data: memoryview, names: Names) -> Sample:
         """A record as a sample; what an Example lacks is missing."""
         if not self.is_example:
             return picked({"data": bytes(data)}, names)
-        found = parse_example(data)
-        wanted = found if names is None else names
-        return {name: self._value(name, found.get(name)) for name in wanted}
-
-    def _value(self, name: str, feature: Feature | None) -> Any:
-        if feature is None or name not in self.ones:
-            return feature
-        if len(feature) != 1:
-            if not len(feature):
-                return None
-            raise ValueError(
-                f"feature {name!r} has {len(feature)} values, and one in each of the first records; "
-                f'open with types={{"{name}": "list"}}'
-            )
-        return feature[0] if isinstance(feature, list) else feature[0].item()
-
-
-def _parses(data: bytes) -> bool:
-    try:
-        parse_example(data)
-    except ValueError:
-        return False
-    return True
+        found = parse_example(data, self.ones)
+        for name in self.ones & found.keys():
+            feature = found[name]
+            if isinstance(feature, list | np.ndarray):
+                if len(feature):
+                    raise ValueError(
+                        f"feature {name!r} has {len(feature)} values, and one in each of the first records; "
+                        f'open with types={{"{name}": "list"}}'
+                    )
+                found[name] = None
+        return {name: found.get(name) for name in (sorted(found) if names is None else names)}
 
 
 class TFRecord(Records):
