@@ -112,7 +112,10 @@ class TestCommas(FormatContract):
         (folder / "c.csv").write_bytes(b"a,a\n1,2\n")
         yield folder / "c.csv", r"c\.csv: the first line names columns, and has the column 'a' twice"
         (folder / "d.csv").write_bytes(b"a,b\n" + b"1,2\n" * 1000 + b"x,2\n")
-        yield folder / "d.csv", r"d\.csv: sample 1000: .* column 'a': 'x' is no int, .*open with types=\{\"a\": \"str\"\}"
+        yield (
+            folder / "d.csv",
+            r"d\.csv: sample 1000: .* column 'a': 'x' is no int, .*open with types=\{\"a\": \"str\"\}",
+        )
         (folder / "f.csv").write_bytes(b"z,b\n1,2\n")
         yield [folder / "a.csv", folder / "f.csv"], r"f\.csv: has the columns z, b, and .*a\.csv has a, b"
 
@@ -163,7 +166,7 @@ def test_types_can_be_named(tmp_path):
 
 @settings(max_examples=60, deadline=None, database=None, derandomize=True)
 @given(
-    st.lists(st.lists(st.text("ab\"\n\r,; \tä", max_size=6), min_size=2, max_size=2), min_size=1, max_size=12),
+    st.lists(st.lists(st.text('ab"\n\r,; \tä', max_size=6), min_size=2, max_size=2), min_size=1, max_size=12),
     st.integers(1, 40),
 )
 def test_any_text_comes_back_wherever_pieces_end(tmp_path_factory, rows, piece):

@@ -29,12 +29,6 @@ class Tables(Records):
         self._kept = Kept()
         self.where = None if where is None else checked(where)
         self._names = tuple(self.file(0).names)
-        unknown = [name for name, _, _ in self.where or () if name not in self._names]
-        if unknown:
-            raise FormatError(
-                f"where: no column {unknown[0]!r}; there are {', '.join(self._names)}", path=self.paths[0]
-            )
-        self._rows: dict[int, NDArray[np.int64]] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -55,6 +49,9 @@ class Tables(Records):
                 f"has the columns {', '.join(found.names)}, and {self.paths[0]} has {', '.join(self._names)}", path=path
             )
         if self.where is not None:
+            unknown = [name for name, _, _ in self.where if name not in found.names]
+            if unknown:
+                raise FormatError(f"where: no column {unknown[0]!r}; there are {', '.join(found.names)}", path=path)
             with _explained(path):
                 found.rows = np.concatenate([np.zeros(0, np.int64), *found.matching(self.where)])
         return found
@@ -118,7 +115,8 @@ class RowGroups(Pieces):
 
     def __init__(self, source: Object) -> None:
         pq = required("pyarrow.parquet", "Parquet", source.path)
-        self._file = pq.ParquetFile(required("pyarrow", "Parquet", source.path).PythonFile(Reading(source), mode="r"))
+        file = required("pyarrow", "Parquet", source.path).PythonFile(Reading(source), mode="r")
+        self._file = pq.ParquetFile(file, page_checksum_verification=True)
         self._about = self._file.metadata
         self.names = self._file.schema_arrow.names
         groups = range(self._about.num_row_groups)
@@ -243,7 +241,7 @@ class _explained:
 
 def to_samples(table: Any, rows: NDArray[np.int64], names: Sequence[str]) -> list[Sample]:
     """Rows of a table as dictionaries. Lists of numbers become arrays."""
-    taken = table.take(rows) if len(rows) < table.num_rows else table
+    taken = table if np.array_equal(rows, np.arange(table.num_rows)) else table.take(rows)
     columns = [values_of(taken.column(name)) for name in names]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 

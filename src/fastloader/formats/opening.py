@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastloader.errors import FormatError, NotFoundError
+from fastloader.errors import FormatError, KeyNotFoundError, NotFoundError
 from fastloader.formats.arrays import ArrayFiles, ArrayRows
 from fastloader.formats.arrow import ArrowFile, ArrowStream, Parquet, Where
 from fastloader.formats.files import ClassFolders, RawFiles, has_classes
@@ -97,6 +97,8 @@ def open_source(
     if format is not None and format not in FORMATS and format != "fld":
         raise ValueError(f"format={format!r}: one of fld, {', '.join(FORMATS)}")
     chosen = None if fields is None else (fields,) if isinstance(fields, str) else tuple(fields)
+    if chosen == ():
+        raise KeyNotFoundError("fields: none chosen", path=str(path))
     request = Request((), "", False, chosen, where, rows, None if types is None else dict(types))
     paths, root, single = _expanded(path)
     if format == "fld" or (format is None and _is_fld(paths, single)):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fastloader.errors import FastLoaderError, FormatError, KeyNotFoundError
 from fastloader.formats.objects import Object, open_object
+from fastloader.kernels import Failure
 from fastloader.types import Sample
 
 T = TypeVar("T")
@@ -50,10 +51,11 @@ class Source(ABC):
         wanted = (fields,) if isinstance(fields, str) else tuple(fields)
         known = self.names
         unknown = [name for name in wanted if known is not None and name not in known]
-        if unknown or not wanted:
-            given = f"unknown {', '.join(map(repr, unknown))}" if unknown else "none chosen"
-            there = "" if known is None else f"; there are {', '.join(known)}"
-            raise KeyNotFoundError(f"fields: {given}{there}", path=self.paths[0])
+        if unknown:
+            raise KeyNotFoundError(
+                f"fields: unknown {', '.join(map(repr, unknown))}; there are {', '.join(known or ())}",
+                path=self.paths[0],
+            )
         return wanted
 
 
@@ -139,7 +141,8 @@ class Stream(Source):
             error.path = error.path or self.paths[number]
             raise
         except (EOFError, OSError, ValueError) as error:
-            raise FormatError(f"record {place}: {error}", path=self.paths[number]) from error
+            said = error.args[1] if isinstance(error, Failure) else error
+            raise FormatError(f"record {place}: {said}", path=self.paths[number]) from error
 
 
 class Opened(Generic[T]):

@@ -13,7 +13,7 @@ from fastloader.formats.indexes import Ranges, index_of, read_ranges
 from fastloader.formats.lines import unzipped
 from fastloader.formats.objects import Object, buffered, open_object
 from fastloader.formats.records import Names, Records, Stream, picked
-from fastloader.kernels import crc32c, parse_example
+from fastloader.kernels import Failure, crc32c, parse_example
 from fastloader.types import Sample
 
 HEAD = struct.Struct("<QI")
@@ -166,6 +166,8 @@ class TFRecord(Records):
                 found.append(self._parser.sample(checked(data, row, offset), names))
             except FormatError:
                 raise
+            except Failure as failure:
+                raise FormatError(f"record {row} at offset {offset}: {failure.args[1]}", path=path) from failure
             except ValueError as error:
                 raise FormatError(f"record {row} at offset {offset}: {error}", path=path) from error
         return found

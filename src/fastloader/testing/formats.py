@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 from fastloader.dataset import Dataset, IterDataset, MapDataset, open_dataset
@@ -230,7 +231,7 @@ def _itself(value: Any) -> Any:
 
 def _same(value: Any, stored: Any) -> bool:
     """Whether a field keeps a value, where narrow numbers have become wide ones and tuples lists."""
-    if hasattr(value, "item") and not getattr(value, "shape", ()):
+    if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool):
         value = int(value)
