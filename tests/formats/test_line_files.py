@@ -114,7 +114,7 @@ class TestCommas(FormatContract):
         (folder / "d.csv").write_bytes(b"a,b\n" + b"1,2\n" * 1000 + b"x,2\n")
         yield (
             folder / "d.csv",
-            r"d\.csv: sample 1000: .* column 'a': 'x' is no int, .*open with types=\{\"a\": \"str\"\}",
+            r"d\.csv: sample 1000: .* column 'a': 'x' is no int, .*open with types=\{\"a\": ",
         )
         (folder / "f.csv").write_bytes(b"z,b\n1,2\n")
         yield [folder / "a.csv", folder / "f.csv"], r"f\.csv: has the columns z, b, and .*a\.csv has a, b"
@@ -157,7 +157,7 @@ def test_columns_are_what_all_their_values_are(texts, kind):
 
 def test_types_can_be_named(tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n1,2\n3,4\n")
-    assert list(fl.open(tmp_path / "a.csv", types={"a": "float", "b": "str"}))[0] == {"a": 1.0, "b": "2"}
+    assert fl.open(tmp_path / "a.csv", types={"a": "float", "b": "str"})[0] == {"a": 1.0, "b": "2"}
     with pytest.raises(fl.FormatError, match="types: no column 'c'; there are a, b"):
         fl.open(tmp_path / "a.csv", types={"c": "int"})
     with pytest.raises(ValueError, match="one of int, float, str"):

@@ -66,21 +66,15 @@ def test_every_file_format_is_recognised_without_a_name(tmp_path):
 def test_a_name_that_promises_another_format_is_an_error(tmp_path):
     found = files(tmp_path / "a")
     os.rename(found["parquet"], tmp_path / "x.csv")
-    with pytest.raises(
-        fl.FormatError, match=r"x\.csv: is named like CSV and holds Parquet; rename it, or open it with"
-    ):
+    with pytest.raises(fl.FormatError, match=r"x\.csv: is named like CSV and holds Parquet; rename it, or"):
         fl.open(tmp_path / "x.csv")
     assert len(fl.open(tmp_path / "x.csv", format="parquet")) == 2
     (tmp_path / "y.parquet").write_bytes(b"nothing like it")
-    with pytest.raises(
-        fl.FormatError, match=r"y\.parquet: is named like Parquet and is none: it begins with b'nothing "
-    ):
+    with pytest.raises(fl.FormatError, match=r"y\.parquet: is named like Parquet and is none: it begins with b'"):
         fl.open(tmp_path / "y.parquet")
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"\x00\x01\x02", b"just some words\nin lines\n", b"a, b and c\nd, e and f\n" * 3]
-)
+@pytest.mark.parametrize("data", [b"", b"\x00\x01\x02", b"some words\nin lines\n", b"a, b and c\nd, e and f\n" * 3])
 def test_a_file_that_is_nothing_known_is_not_guessed(data, tmp_path):
     (tmp_path / "notes").write_bytes(data)
     with pytest.raises(fl.FormatError, match=r"notes: is no dataset that is known here: .*format='raw'"):
@@ -117,7 +111,7 @@ def test_files_of_several_kinds_are_not_mixed(tmp_path):
     (tmp_path / "b.jsonl").write_bytes(b'{"x": 1}\n')
     with pytest.raises(
         fl.FormatError,
-        match=r"files of several kinds: Parquet \(a\.parquet\), JSONL \(b\.jsonl\); choose with a pattern",
+        match=r"files of several kinds: Parquet \(a\.parquet\), JSONL \(b\.jsonl\); choose with",
     ):
         fl.open(tmp_path)
     assert len(fl.open(tmp_path / "*.parquet")) == 2
@@ -135,7 +129,7 @@ def test_options_without_effect_are_refused(tmp_path):
         with pytest.raises(ValueError, match=f"{next(iter(options))}= has no meaning for JSONL"):
             fl.open(tmp_path / "a.jsonl", **options)
     fl.DatasetWriter(tmp_path / "a.fld", {"x": fl.IntField()}).close()
-    with pytest.raises(ValueError, match="where= has no meaning for a .fld dataset"):
+    with pytest.raises(ValueError, match=r"where= has no meaning for a \.fld dataset"):
         fl.open(tmp_path / "a.fld", where=[("x", "==", 1)])
 
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from fastloader.dataset.base import MapNode, Node, Run
+from fastloader.dataset.base import MapNode, Node, Run, Skipped
 from fastloader.dataset.choosing import MapOptions
 from fastloader.dataset.mapping import Call, MapMap
 from fastloader.dataset.records import FromRecords
 from fastloader.dataset.rows import Rows, rows_of
 from fastloader.dataset.running import new_run
 from fastloader.dataset.streaming import IterOptions
-from fastloader.errors import FormatError, SampleError, StoreError
+from fastloader.errors import FormatError, KeyNotFoundError, SampleError, StoreError
 from fastloader.fields import Field
 from fastloader.formats.files import EachFile
 from fastloader.formats.fld import Dataset as Stored
@@ -72,7 +72,8 @@ class Elements:
         found = list(itertools.islice(self.samples(0, None), LOOKED_AT))
         if self.length is not None and self.length > len(found) and isinstance(self.node, MapNode):
             for place in np.linspace(len(found), self.length - 1, SPREAD).astype(np.int64).tolist():
-                found.append(self.node.get(self.run, 0, place))
+                with contextlib.suppress(Skipped):
+                    found.append(self.node.get(self.run, 0, place))
         return found
 
     def samples(self, start: int, threads: int | None) -> Generator[Sample]:
@@ -128,7 +129,7 @@ def fields_of(elements: Elements, named: Mapping[str, Field] | None) -> tuple[di
         fields = {name: fields.get(name, (named or {}).get(name)) for name in order}  # type: ignore[misc]
     unknown = [name for name in named or () if name not in fields and (looked or elements.known)]
     if unknown:
-        raise FormatError(f"there is no field {unknown[0]!r}; there are {', '.join(fields)}")
+        raise KeyNotFoundError(f"there is no field {unknown[0]!r}; there are {', '.join(fields)}")
     return {**fields, **(named or {})}, looked
 
 

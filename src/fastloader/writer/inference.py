@@ -62,7 +62,7 @@ def infer_field(name: str, values: Sequence[Any]) -> Field:
         return JSONField()
     raise SampleError(
         f"no field holds {' and '.join(sorted({type(value).__name__ for value in there}))} like {_short(there)}",
-        field=name, hint="name one for it, map the values, or leave it out",
+        field=name,
     )  # fmt: skip
 
 
@@ -117,5 +117,5 @@ def _is_json(value: Any) -> bool:
 
 
 def _short(values: Sequence[Any]) -> str:
-    text = repr(values[0])
+    text = max(map(repr, values), key=len)
     return text if len(text) <= 40 else f"{text[:40]}..."
