@@ -11,6 +11,7 @@ from fastloader.fields import BY_TYPE_ID
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
+    "how-to/convert.md",
     "how-to/custom-field.md",
     "how-to/custom-op.md",
     "how-to/expressions.md",
@@ -18,6 +19,7 @@ PAGES = [
     "how-to/resume.md",
     "how-to/variable-length.md",
     "reference/dataset.md",
+    "reference/formats.md",
     "tutorials/first-dataset.md",
 ]
 

@@ -35,6 +35,7 @@ from fastloader.fields import (
     PayloadBatch,
     PNGImageField,
     RawImageField,
+    decode_image,
     register_type,
 )
 from fastloader.loader import DataLoader, Pad, ThreadingOptions
@@ -52,5 +53,6 @@ __all__ = [
     "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField",
     "JSONField", "KeyNotFoundError", "KeypointsField", "MapDataset", "NDArrayField", "NotFoundError", "OperationError",
     "PNGImageField", "Pad", "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError",
-    "ThreadingOptions", "TypeId", "UnknownTypeError", "concatenate", "open", "ops", "register_type", "verify",
+    "ThreadingOptions", "TypeId", "UnknownTypeError", "concatenate", "decode_image", "open", "ops", "register_type",
+    "verify",
 ]  # fmt: skip

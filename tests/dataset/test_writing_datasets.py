@@ -150,8 +150,9 @@ def test_tar_of_the_same_samples_is_the_same(tmp_path):
 def test_parquet_holds_what_was_there(tmp_path):
     with fl.DatasetWriter(
         tmp_path / "a.fld",
-        {"image": fl.JPEGImageField(), "n": fl.IntField(), "f": fl.FloatField(), "a": fl.NDArrayField("int16", (None, 2)),
-         "meta": fl.JSONField(), "text": fl.JSONField(), "b": fl.BytesField()},
+        {"image": fl.JPEGImageField(), "n": fl.IntField(), "f": fl.FloatField(),
+         "a": fl.NDArrayField("int16", (None, 2)), "meta": fl.JSONField(), "text": fl.JSONField(),
+         "b": fl.BytesField()},
     ) as writer:  # fmt: skip
         for i in range(9):
             writer.write_sample([JPEG, i, i / 4, np.full((i, 2), i, np.int16), {"i": i}, f"t{i}", bytes(i)])
@@ -233,7 +234,7 @@ def test_what_another_conversion_left_is_not_gone_on_with(tmp_path):
     source.fails_at = 200
     with pytest.raises(KeyboardInterrupt):
         fl.Dataset.from_sequence(source).write(tmp_path / "a.fld", shard_size=3000)
-    with pytest.raises(fl.StoreError, match="holds what another conversion has left, .*; remove it"):
+    with pytest.raises(fl.StoreError, match=r"holds what another conversion has left, .*; remove it"):
         fl.Dataset.from_sequence(source).take(100).write(tmp_path / "a.fld", shard_size=3000)
 
 

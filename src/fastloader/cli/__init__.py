@@ -22,7 +22,7 @@ fastloader ls train.fld               its samples, a line each
 fastloader cat train.fld 0 image      one value, as it is stored
 fastloader verify train.fld           is everything intact?
 fastloader bench train.fld            how fast does it load, and what limits?
-fastloader convert photos/ train.fld  from other formats, and back to tar or Parquet
+fastloader convert train.fld a.tar    to tar or Parquet, and from other formats
 
 A field type of your own is known to the commands when the module that registers it is imported:
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.errors import FormatError
+from fastloader.errors import DecodeError, FormatError
 from fastloader.fields.base import Decoder, Encoded, Field, PayloadBatch, Plan, ReadFunction
 from fastloader.fields.convert import whole
 from fastloader.types import Buffer, TypeId
@@ -77,6 +77,20 @@ def _as_hwc(value: Any, channels: tuple[int, ...], dtypes: tuple[type[Any], ...]
     if 0 in array.shape:
         raise ValueError(f"an image without pixels: {array.shape}")
     return np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+
+
+def decode_image(data: bytes | bytearray | memoryview) -> NDArray[Any]:
+    """The pixels (height, width, channels) of a JPEG or PNG file; the GIL is not held meanwhile.
+
+    Datasets of other formats than ``.fld`` give images as they are stored; this is for their ``map``.
+    """
+    for kind, magic in _ENCODED_MAGIC.items():
+        if bytes(data[: len(magic)]) == magic:
+            try:
+                return kernels.decode_image(kind, data, kernels.image_info(kind, data))
+            except kernels.Failure as failure:
+                raise DecodeError(f"the {_FORMAT_NAME[kind]} does not decode: {failure.args[1]}") from None
+    raise DecodeError(f"is no JPEG or PNG: it begins with {bytes(data[:8])!r}")
 
 
 class RawImageDecoder(Decoder):
