@@ -11,6 +11,7 @@ from fastloader.fields import BY_TYPE_ID
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
+    "how-to/augment-masks-and-views.md",
     "how-to/convert.md",
     "how-to/custom-field.md",
     "how-to/custom-op.md",

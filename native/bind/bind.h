@@ -64,9 +64,12 @@ public:
     }
 };
 
-inline fl::ImageKind kind_of(int kind) {
-    if (kind < 0 || kind > static_cast<int>(fl::ImageKind::png)) throw nb::value_error("no such kind of image");
-    return static_cast<fl::ImageKind>(kind);
+// A kind of image; with kUpright added, images are turned as their EXIF data says.
+constexpr int kUpright = 16, kUprightShapes = 32;
+inline fl::ImageCoding coding_of(int coding) {
+    const int kind = coding & ~kUpright;
+    if (kind < 0 || kind > static_cast<int>(fl::ImageKind::webp)) throw nb::value_error("no such kind of image");
+    return {static_cast<fl::ImageKind>(kind), (coding & kUpright) != 0};
 }
 
 inline nb::bytes to_bytes(const std::vector<std::uint8_t>& data) { return nb::bytes(data.data(), data.size()); }

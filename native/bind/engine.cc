@@ -21,15 +21,20 @@ fl::ReadOptions read_options(const IoOptions& given) {
 using ElementsTuple = std::tuple<std::size_t, int, std::uint64_t, std::uint64_t, bool, nb::bytes>;
 // A step of a program: kind, number of the op, height, width, filter, as many numbers as its kind takes.
 using StepTuple = std::tuple<int, std::uint32_t, std::uint32_t, std::uint32_t, int, std::vector<double>>;
-// How images are stored, whether seekable, the shape of raw ones, the steps, height, width and channels of the result,
-// its element and layout, scale and bias of each channel, the seed.
+// How images are stored (with kUpright and kUprightShapes added or not), whether seekable, the shape of raw ones, the
+// steps, height, width and channels of the result, its element and layout, scale and bias of each channel, the seed, and
+// which of the steps tell what they drew.
 struct BoundProgram {
     BoundProgram(int stored, bool seekable, std::tuple<std::uint32_t, std::uint32_t, std::uint32_t> raw,
                  const std::vector<StepTuple>& steps,
                  std::tuple<std::uint32_t, std::uint32_t, std::uint32_t> result, int element, int layout,
-                 std::array<float, 4> scale, std::array<float, 4> bias, std::uint64_t seed) {
+                 std::array<float, 4> scale, std::array<float, 4> bias, std::uint64_t seed,
+                 const std::vector<std::size_t>& tells) {
         auto made = std::make_shared<fl::Program>();
-        if (stored < 0 || stored > static_cast<int>(fl::StoredKind::raw)) throw nb::value_error("no such kind of image");
+        made->upright = (stored & kUpright) != 0;
+        made->upright_shapes = (stored & kUprightShapes) != 0;
+        stored &= ~(kUpright | kUprightShapes);
+        if (stored < 0 || stored > static_cast<int>(fl::StoredKind::webp)) throw nb::value_error("no such kind of image");
         if (element < 0 || element > static_cast<int>(fl::Element::float32)) throw nb::value_error("no such element");
         if (layout < 0 || layout > static_cast<int>(fl::Layout::chw)) throw nb::value_error("no such layout");
         made->stored = static_cast<fl::StoredKind>(stored);
@@ -47,12 +52,14 @@ struct BoundProgram {
             step.numbers = numbers;
             made->steps.push_back(step);
         }
+        for (const auto step : tells) made->steps.at(step).tells = true;
         made->height = std::get<0>(result);
         made->width = std::get<1>(result);
         made->cast = {static_cast<fl::Element>(element), static_cast<fl::Layout>(layout), std::get<2>(result), scale, bias, false};
         made->seed = seed;
         fl::check_program(*made);
         chain.first = made;
+        chain.told = fl::told_numbers(*made);
     }
 
     // Itself with one more stage, so that engines that have it are not changed.
@@ -65,8 +72,9 @@ struct BoundProgram {
     fl::Chain chain;
 };
 
-// Kind, metadata's size, row's size, kind of image, elements, program.
-using PlanTuple = std::tuple<int, std::size_t, std::size_t, int, std::optional<ElementsTuple>, const BoundProgram*>;
+// Kind, metadata's size, row's size, kind of image, elements, programs of views and whether each lies beside the one before.
+using ViewTuple = std::tuple<const BoundProgram*, bool>;
+using PlanTuple = std::tuple<int, std::size_t, std::size_t, int, std::optional<ElementsTuple>, std::vector<ViewTuple>>;
 
 fl::Elements elements_of(const ElementsTuple& given, std::size_t metadata_size) {
     const auto& [bytes, stated, length, multiple, truncate, fill] = given;
@@ -91,20 +99,27 @@ struct BoundEngine {
     static std::vector<fl::ColumnPlan> plans(const std::vector<PlanTuple>& columns) {
         using Kind = fl::ColumnPlan::Kind;
         std::vector<fl::ColumnPlan> plans;
-        for (const auto& [kind, metadata_size, row_bytes, image, elements, program] : columns) {
+        for (const auto& [kind, metadata_size, row_bytes, image, elements, programs] : columns) {
             if (kind < 0 || kind > static_cast<int>(Kind::program)) throw nb::value_error("no such plan");
             const auto plan = static_cast<Kind>(kind);
             if (plan == Kind::image && metadata_size != sizeof(fl::ImageShape))
                 throw nb::value_error("an image's metadata is its shape");
             if (elements ? plan != Kind::ragged && plan != Kind::padded : plan == Kind::padded)
                 throw nb::value_error("elements are padded or ragged");
-            if ((plan == Kind::program) != (program != nullptr)) throw nb::value_error("a program has one plan");
-            plans.push_back({plan, metadata_size, row_bytes, kind_of(image), {}, {}});
-            if (program) {
-                plans.back().chain = std::make_shared<const fl::Chain>(program->chain);
-                plans.back().row_bytes = program->chain.row_bytes();
-                if (metadata_size != (program->chain.first->stored == fl::StoredKind::raw ? 0 : sizeof(fl::ImageShape)))
-                    throw nb::value_error("an image's metadata is its shape");
+            if ((plan == Kind::program) == programs.empty()) throw nb::value_error("programs have a plan of their own");
+            plans.push_back({plan, metadata_size, row_bytes, coding_of(image), {}, {}});
+            if (!programs.empty()) {
+                auto views = std::make_shared<fl::Views>();
+                for (const auto& [program, beside] : programs) {
+                    const auto& first = *program->chain.first;
+                    if (metadata_size != (first.stored == fl::StoredKind::raw ? 0 : sizeof(fl::ImageShape)))
+                        throw nb::value_error("an image's metadata is its shape");
+                    views->add(program->chain, beside);
+                    if (first.stored != views->first().stored || first.raw.bytes() != views->first().raw.bytes())
+                        throw nb::value_error("views are of one image");
+                }
+                plans.back().row_bytes = views->row_bytes();
+                plans.back().views = std::move(views);
             }
             if (elements) plans.back().elements = elements_of(*elements, metadata_size);
         }
@@ -136,7 +151,7 @@ nb::tuple to_python(const fl::FinishedBatch& batch, const std::vector<fl::Column
             plan.metadata_size ? slot_array(batch.slot, column.metadata.data(), batch.samples * plan.metadata_size)
                                : none,
             rows ? none : slot_array(batch.slot, column.data.data(), column.size),
-            rows || plan.kind == fl::ColumnPlan::Kind::fixed || plan.kind == fl::ColumnPlan::Kind::program
+            rows || plan.kind == fl::ColumnPlan::Kind::fixed
                 ? none
                 : slot_array(batch.slot, column.offsets.data(), column.offsets.size()),
             all ? none : slot_array(batch.slot, column.valid.data(), column.valid.size())));
@@ -156,10 +171,11 @@ void bind_programs(nb::module_& m) {
     nb::class_<BoundProgram>(m, "Program")
         .def(nb::init<int, bool, std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, const std::vector<StepTuple>&,
                       std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, int, int, std::array<float, 4>,
-                      std::array<float, 4>, std::uint64_t>(),
+                      std::array<float, 4>, std::uint64_t, const std::vector<std::size_t>&>(),
              "stored"_a, "seekable"_a, "raw"_a, "steps"_a, "result"_a, "element"_a, "layout"_a, "scale"_a, "bias"_a,
-             "seed"_a)
+             "seed"_a, "tells"_a = std::vector<std::size_t>{})
         .def_prop_ro("row_bytes", [](const BoundProgram& p) { return p.chain.row_bytes(); })
+        .def_prop_ro("told", [](const BoundProgram& p) { return p.chain.told; })
         .def("then", [](const BoundProgram& p, const BoundProgram& next) {
             if (!next.chain.stages.empty()) throw nb::value_error("a program alone");
             return p.then({.program = next.chain.first});
@@ -180,20 +196,28 @@ void bind_programs(nb::module_& m) {
         }, "mask"_a, "share"_a, "samples"_a,
            nb::sig("def then_overlay(self, mask: Buffer, share: int, samples: list[int]) -> Program"))
         .def("run", [](const BoundProgram& p, nb::object payload, nb::object shape, std::uint64_t epoch,
-                       std::uint64_t sample, nb::object out) {
+                       std::uint64_t sample, nb::object out, nb::object told) {
             Buffer data(payload), shapes(shape);
             MutableBuffer to(out);
+            std::optional<MutableBuffer> numbers;
+            if (!told.is_none()) numbers.emplace(told);
+            const auto room = numbers ? numbers->as<double>() : std::span<double>{};
+            if (numbers && room.size() != p.chain.told) throw nb::value_error("another number of numbers is told");
             const auto stored = shapes.as<fl::ImageShape>();
             if (stored.size() != 1) throw nb::value_error("one shape of four uint32");
             if (to.bytes().size() != p.chain.row_bytes()) throw nb::value_error("the output has the wrong size");
             nb::gil_scoped_release release;
             thread_local fl::ProgramRunner runner;
-            fl::run_chain(p.chain, runner, data.bytes(), stored[0], epoch, sample, to.bytes());
-        }, "payload"_a, "shape"_a, "epoch"_a, "sample"_a, "out"_a,
-           nb::sig("def run(self, payload: Buffer, shape: Buffer, epoch: int, sample: int, out: Buffer) -> None"));
+            fl::run_chain(p.chain, runner, data.bytes(), stored[0], epoch, sample, to.bytes(), room);
+        }, "payload"_a, "shape"_a, "epoch"_a, "sample"_a, "out"_a, "told"_a.none() = nb::none(),
+           nb::sig("def run(self, payload: Buffer, shape: Buffer, epoch: int, sample: int, out: Buffer, "
+                   "told: Buffer | None = None) -> None"));
 }
 
 void bind_engine(nb::module_& m) {
+    m.def("planned_bytes", [](const PlanTuple& plan, std::size_t samples) {
+        return fl::planned_bytes(BoundEngine::plans({plan}).front(), samples);
+    }, "plan"_a, "samples"_a);
     nb::class_<BoundEngine>(m, "Engine")
         .def(nb::init<const std::vector<PlanTuple>&, std::size_t, std::size_t, std::size_t, const IoOptions&>(),
              "columns"_a, "threads"_a, "slots"_a, "threads_a_batch"_a = 0, "io"_a = IoOptions{0, 0, 0})
@@ -293,6 +317,11 @@ void bind_engine(nb::module_& m) {
         })
         .def_prop_ro("usable", [](const BoundEngine& e) { return e.engine.usable(); })
         .def_prop_ro("slot_bytes", [](const BoundEngine& e) { return e.engine.slot_bytes(); })
+        .def_prop_ro("slot_columns", [](const BoundEngine& e) {
+            std::vector<std::uint64_t> bytes;
+            for (std::size_t i = 0; i < e.engine.columns().size(); ++i) bytes.push_back(e.engine.times(i).slot_bytes);
+            return bytes;
+        })
         .def_prop_ro("slots_made", [](const BoundEngine& e) { return e.engine.slots_made(); })
         .def("usage", [](const BoundEngine& e) {
             const auto used = e.engine.usage();

@@ -17,6 +17,13 @@ namespace {
 constexpr std::size_t kTaskBytes = 1 << 20;  // payloads copied a task
 constexpr std::size_t kTaskImages = 4;       // images decoded a task
 
+template <class T>
+void raise_to(std::atomic<T>& most, T value) {
+    auto known = most.load();
+    while (value > known && !most.compare_exchange_weak(known, value)) {
+    }
+}
+
 }  // namespace
 
 // A payload's stored bytes that were read ahead: where they lie in the file, and the number of their range.
@@ -66,6 +73,19 @@ struct Engine::Job {
         failures.push_back({column, std::move(failure)});
     }
 };
+
+std::optional<std::size_t> planned_bytes(const ColumnPlan& plan, std::size_t samples) {
+    std::size_t bytes = AlignedBytes::rounded(samples * plan.metadata_size);
+    switch (plan.kind) {
+        case ColumnPlan::Kind::rows: return bytes;
+        case ColumnPlan::Kind::fixed: bytes += AlignedBytes::rounded(std::max<std::size_t>(samples * plan.row_bytes, 1)); break;
+        case ColumnPlan::Kind::program:
+            bytes += AlignedBytes::rounded(static_cast<std::size_t>(plan.views->places(samples).back()));
+            break;
+        default: return std::nullopt;
+    }
+    return bytes;
+}
 
 void ColumnTimes::add(std::atomic<std::uint64_t>& what, const Lap& lap) {
     what += lap.wall;
@@ -440,11 +460,9 @@ void Engine::account(const Job& job) {
             if (one.source) stored += one.extent.size;
         times_[column].stored_bytes += stored;
         times_[column].decoded_bytes += metadata + job.slot->columns[column].size;
+        raise_to(times_[column].slot_bytes, job.slot->columns[column].bytes());
     }
-    const auto bytes = job.slot->bytes();
-    auto largest = largest_batch_.load();
-    while (bytes > largest && !largest_batch_.compare_exchange_weak(largest, bytes)) {
-    }
+    raise_to(largest_batch_, job.slot->bytes());
 }
 
 void Engine::finish(const std::shared_ptr<Job>& job) {
@@ -516,7 +534,7 @@ void Engine::check_payload(const ColumnPlan& plan, const Extent& extent, const s
     if (plan.kind == ColumnPlan::Kind::fixed && extent.raw_size != plan.row_bytes)
         throw Failure("size", "the payload has " + std::to_string(extent.raw_size) + " bytes, not " +
                                   std::to_string(plan.row_bytes));
-    if (plan.kind == ColumnPlan::Kind::image) check_claim(plan.image, load<ImageShape>(metadata), extent.raw_size);
+    if (plan.kind == ColumnPlan::Kind::image) check_claim(plan.image.kind, load<ImageShape>(metadata), extent.raw_size);
     if (plan.elements) element_bytes(plan.elements, extent, metadata);
 }
 
@@ -593,7 +611,8 @@ void Engine::prepare_column(Job& job, std::size_t column) {
     if (plan.kind == ColumnPlan::Kind::fixed || plan.kind == ColumnPlan::Kind::program) {
         // What no payload bears out gets no memory: options can claim any shape.
         const bool any = std::any_of(located.begin(), located.end(), [](const Located& one) { return one.source; });
-        size = any ? samples * plan.row_bytes : 0;
+        if (plan.views) out.offsets = plan.views->places(samples);
+        size = !any ? 0 : plan.views ? static_cast<std::size_t>(out.offsets.back()) : samples * plan.row_bytes;
         if (!any) located.clear();
     } else {
         out.offsets.assign(samples + 1, 0);
@@ -698,17 +717,19 @@ void Engine::fill_rows(Job& job, std::size_t column, std::size_t begin, std::siz
     thread_local ProgramRunner runner;
     const bool padded = plan.kind == ColumnPlan::Kind::padded;
     const bool program = plan.kind == ColumnPlan::Kind::program;
-    const bool equal = padded || program || plan.kind == ColumnPlan::Kind::fixed;
+    const bool equal = padded || plan.kind == ColumnPlan::Kind::fixed;
     const std::size_t row_bytes = padded ? out.size / located.size() : plan.row_bytes;
     for (std::size_t i = begin; i < end; ++i) {
         if (i + 2 < end && located[i + 2].source)
             located[i + 2].source->prefetch(located[i + 2].extent, located[i + 2].there);
-        const auto from = equal ? i * row_bytes : static_cast<std::size_t>(out.offsets[i]);
-        const auto size = equal ? row_bytes : static_cast<std::size_t>(out.offsets[i + 1]) - from;
+        const auto from = program ? 0 : equal ? i * row_bytes : static_cast<std::size_t>(out.offsets[i]);
+        const auto size = program ? out.size : equal ? row_bytes : static_cast<std::size_t>(out.offsets[i + 1]) - from;
         const MutableBytes to(out.data.data() + from, size);
         const auto* source = located[i].source;
         const auto blank = [&] {
-            if (padded) {
+            if (program) {
+                plan.views->blank(to.data(), out.offsets, i);
+            } else if (padded) {
                 out.offsets[i] = 0;
                 fill_items(to, plan.elements.fill);
             } else if (size) {
@@ -728,10 +749,10 @@ void Engine::fill_rows(Job& job, std::size_t column, std::size_t begin, std::siz
                 fill_items(to.subspan(mine), plan.elements.fill);
             } else if (program) {
                 const auto shape =
-                    plan.metadata_size ? load<ImageShape>(out.metadata.data() + i * plan.metadata_size) : plan.chain->first->raw;
+                    plan.metadata_size ? load<ImageShape>(out.metadata.data() + i * plan.metadata_size) : plan.views->first().raw;
                 const auto sample = static_cast<std::uint64_t>(job.samples.empty() ? job.rows[i] : job.samples[i]);
-                run_chain(*plan.chain, runner, source->load(located[i].extent, scratch, located[i].there), shape, job.epoch,
-                          sample, to);
+                plan.views->run(runner, source->load(located[i].extent, scratch, located[i].there), shape, job.epoch, sample,
+                                to.data(), out.offsets, i);
             } else if (plan.kind == ColumnPlan::Kind::image) {
                 const auto shape = load<ImageShape>(out.metadata.data() + i * plan.metadata_size);
                 image_decode(plan.image, source->load(located[i].extent, scratch, located[i].there), shape, to);

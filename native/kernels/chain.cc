@@ -16,6 +16,7 @@ void Chain::add(Stage stage) {
         if (stage.program->stored != StoredKind::raw || stage.program->raw.bytes() != row_bytes())
             throw Failure("argument", "a program takes another image than comes before it");
         stage.row_bytes = stage.program->row_bytes();
+        told += told_numbers(*stage.program);
     } else if (stage.overlay) {
         if (stage.overlay->mask.size() != row_bytes() || stage.overlay->share > 65536)
             throw Failure("argument", "the mask has another size than the image");
@@ -28,7 +29,7 @@ void Chain::add(Stage stage) {
 }
 
 void run_chain(const Chain& chain, ProgramRunner& runner, Bytes payload, const ImageShape& shape, std::uint64_t epoch,
-               std::uint64_t sample, MutableBytes out) {
+               std::uint64_t sample, MutableBytes out, std::span<double> told) {
     // What works in place does so in the batch, where nothing behind it makes an image of its own.
     const std::size_t count = chain.stages.size();
     std::size_t moves = 0;
@@ -41,13 +42,18 @@ void run_chain(const Chain& chain, ProgramRunner& runner, Bytes payload, const I
         return mine;
     };
     auto now = room(chain.first->row_bytes(), moves);
-    runner.run(*chain.first, payload, shape, epoch, sample, now);
+    const auto part = [&](const Program& program) {
+        const auto mine = told.first(told.empty() ? 0 : told_numbers(program));
+        told = told.subspan(mine.size());
+        return mine;
+    };
+    auto geometry = runner.run(*chain.first, payload, shape, epoch, sample, now, part(*chain.first));
     for (std::size_t i = 0; i < count; ++i) {
         const auto& stage = chain.stages[i];
         if (!stage.in_place) --moves;
         const auto next = stage.in_place ? now : room(stage.row_bytes, moves);
         if (stage.program) {
-            runner.run(*stage.program, now, stage.program->raw, epoch, sample, next);
+            geometry = runner.run(*stage.program, now, stage.program->raw, epoch, sample, next, part(*stage.program), geometry);
         } else if (stage.overlay) {
             if (stage.overlay->samples.contains(sample)) lay_over(*stage.overlay, now.data());
         } else {

@@ -36,14 +36,15 @@ struct Stage {
 struct Chain {
     std::shared_ptr<const Program> first;
     std::vector<Stage> stages;
+    std::size_t told = 0;  // numbers that its programs tell
 
     std::size_t row_bytes() const { return stages.empty() ? first->row_bytes() : stages.back().row_bytes; }
     // Throws Failure "argument" where the stage can't take what comes before it.
     void add(Stage stage);
 };
 
-// As ProgramRunner::run; also throws Failure "operation".
+// As ProgramRunner::run; also throws Failure "operation". Functions and overlays count as moving nothing.
 void run_chain(const Chain& chain, ProgramRunner& runner, Bytes payload, const ImageShape& shape, std::uint64_t epoch,
-               std::uint64_t sample, MutableBytes out);
+               std::uint64_t sample, MutableBytes out, std::span<double> told = {});
 
 }  // namespace fl

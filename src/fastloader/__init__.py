@@ -10,6 +10,7 @@ from fastloader.errors import (
     FastLoaderError,
     FormatError,
     KeyNotFoundError,
+    MissingLibraryError,
     NotFoundError,
     OperationError,
     SampleError,
@@ -35,6 +36,7 @@ from fastloader.fields import (
     PayloadBatch,
     PNGImageField,
     RawImageField,
+    WebPImageField,
     decode_image,
     register_type,
 )
@@ -51,8 +53,8 @@ __all__ = [
     "BatchDecoder", "BoxesField", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetIterator",
     "DatasetReader", "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded", "EncodedColumn",
     "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField",
-    "JSONField", "KeyNotFoundError", "KeypointsField", "MapDataset", "NDArrayField", "NotFoundError", "OperationError",
-    "PNGImageField", "Pad", "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError",
-    "ThreadingOptions", "TypeId", "UnknownTypeError", "concatenate", "decode_image", "open", "ops", "register_type",
-    "verify",
+    "JSONField", "KeyNotFoundError", "KeypointsField", "MapDataset", "MissingLibraryError", "NDArrayField",
+    "NotFoundError", "OperationError", "PNGImageField", "Pad", "PayloadBatch", "RawImageField", "SampleError",
+    "ShapeError", "StateError", "StoreError", "ThreadingOptions", "TypeId", "UnknownTypeError", "WebPImageField",
+    "concatenate", "decode_image", "open", "ops", "register_type", "verify",
 ]  # fmt: skip

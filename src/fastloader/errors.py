@@ -92,6 +92,10 @@ class NotFoundError(StoreError, FileNotFoundError):
     """There is no such file or folder."""
 
 
+class MissingLibraryError(FastLoaderError, ImportError):
+    """What was asked for needs a library that is not there."""
+
+
 class KeyNotFoundError(FastLoaderError, KeyError):
     """No sample has this key."""
 

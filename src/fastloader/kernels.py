@@ -37,6 +37,7 @@ from fastloader._native import (
     gaussian_blur,
     grayscale,
     has_uring,
+    has_webp,
     hue,
     image_decode,
     image_decode_many,
@@ -54,6 +55,7 @@ from fastloader._native import (
     permute,
     philox,
     place,
+    planned_bytes,
     png_encode,
     posterize,
     random_below,
@@ -68,6 +70,7 @@ from fastloader._native import (
     solarize,
     take,
     take_bits,
+    webp_encode,
     xxh64,
 )
 
@@ -75,18 +78,23 @@ if TYPE_CHECKING:
     from fastloader.types import Buffer
 
 __all__ = [
-    "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LAYOUTS", "PADDINGS", "PNG", "SAMPLES", "STEPS", "Engine",
-    "Failure", "Keys", "Payloads", "Program", "Table", "affine", "assemble", "autocontrast", "block_crcs",
-    "brightness", "cast", "codec_id", "compress", "contrast", "copy_crc32c", "crc32c", "crc32c_variants", "cutmix",
-    "decode_image", "decode_jpeg_box", "decompress", "draw_mix", "equalize", "erase", "erase_noise", "gather_bytes",
-    "gather_fixed", "gather_ragged", "gaussian_blur", "grayscale", "has_uring", "hue", "image_decode_many",
-    "image_info", "invert", "jpeg_baseline", "jpeg_encode", "jpeg_index", "jpeg_size", "lay_slots", "mixup",
-    "pad_image", "parse_example", "permute", "philox", "place", "png_encode", "posterize", "random_below",
-    "random_bits", "random_normal", "random_uniform", "resize", "resize_image", "resize_region", "saturation",
-    "sharpness", "simd_levels", "solarize", "take", "take_bits", "xxh64",
+    "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LAYOUTS", "PADDINGS", "PNG", "SAMPLES", "STEPS", "UPRIGHT",
+    "UPRIGHT_SHAPES", "WEBP", "Engine", "Failure", "Keys", "Payloads", "Program", "Table", "affine", "assemble",
+    "autocontrast", "block_crcs", "brightness", "cast", "codec_id", "compress", "contrast", "copy_crc32c", "crc32c",
+    "crc32c_variants", "cutmix", "decode_image", "decode_jpeg_box", "decompress", "draw_mix", "equalize", "erase",
+    "erase_noise", "gather_bytes", "gather_fixed", "gather_ragged", "gaussian_blur", "grayscale", "has_uring",
+    "has_webp", "hue", "image_decode_many", "image_info", "invert", "jpeg_baseline", "jpeg_encode", "jpeg_index",
+    "jpeg_size", "lay_slots", "mixup", "pad_image", "parse_example", "permute", "philox", "place", "planned_bytes",
+    "png_encode", "posterize", "random_below", "random_bits", "random_normal", "random_uniform", "resize",
+    "resize_image", "resize_region", "saturation", "sharpness", "simd_levels", "solarize", "take", "take_bits",
+    "webp_encode", "xxh64",
 ]  # fmt: skip
 
-JPEG, PNG = 0, 1
+JPEG, PNG, WEBP = 0, 1, 2
+UPRIGHT = 16
+"""Added to one of these: images are turned as their EXIF data says, and shapes are those of the turned ones."""
+UPRIGHT_SHAPES = 32
+"""Of a program: it is told the shapes of turned images, where ``UPRIGHT`` turns them."""
 JPEG_ROUTES = ("full", "partial", "splice", "automatic")
 """Ways to a part of a JPEG's pixels, at the index that is their number in the native part."""
 CODECS = ("none", "lz4", "zstd")
@@ -111,7 +119,7 @@ STEPS = (
     "random_resized_crop", "resize", "resize_shorter", "centre_crop", "random_crop", "flip", "flip_down", "pad",
     "translate", "rotate", "affine", "erase", "cutout", "brightness", "contrast", "saturation", "hue", "jitter", "gray",
     "sharpness", "blur", "posterize", "solarize", "autocontrast", "equalize", "invert", "rand_augment",
-    "trivial_augment",
+    "trivial_augment", "tell_size", "tell_geometry",
 )  # fmt: skip
 """Names of the steps of a program, at the index that is their number in C++."""
 

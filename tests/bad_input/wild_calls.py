@@ -49,6 +49,10 @@ def exact(data: bytes) -> np.ndarray:
     return array
 
 
+PICTURES = {TypeId.IMAGE_JPEG: kernels.JPEG, TypeId.IMAGE_PNG: kernels.PNG, TypeId.IMAGE_WEBP: kernels.WEBP}
+"""Images by their type, and how kernels call them."""
+
+
 class Wild:
     """Arguments, right and wrong, drawn from a generator."""
 
@@ -143,16 +147,14 @@ class Wild:
 
     def picture(self) -> tuple[int, Any]:
         """A kind of image and bytes, mostly of an image of that kind."""
-        pictures = [
-            p for p in self.anatomy.payloads if p.type_id in (TypeId.IMAGE_JPEG, TypeId.IMAGE_PNG) and not p.codec
-        ]
+        pictures = [p for p in self.anatomy.payloads if p.type_id in PICTURES and not p.codec]
         if not pictures or self.rng.random() < 0.2:
-            return self.rng.choice([0, 1, 2, -1, 255, 256]), self.data()
+            return self.rng.choice([0, 1, 2, 3, 16, 17, 18, 32, -1, 255, 256]), self.data()
         p = self.rng.choice(pictures)
         raw = bytearray(self.file[p.begin : p.begin + p.size])
         for _ in range(self.rng.choice([0, 1, 3])):
             raw[self.rng.randrange(len(raw))] ^= 1 << self.rng.randrange(8)
-        return int(p.type_id == TypeId.IMAGE_PNG), exact(
+        return PICTURES[p.type_id] | self.rng.choice([0, kernels.UPRIGHT]), exact(
             bytes(raw[: self.rng.choice([len(raw), len(raw), len(raw) // 2])])
         )
 
@@ -211,7 +213,7 @@ def use_gather(w: Wild) -> None:
         kernels.gather_bytes(sources, which, rows)
     else:
         shapes = np.array([w.shape() for _ in range(w.rng.choice([len(rows), len(rows), w.small()]))], np.uint32)
-        kernels.image_decode_many(w.rng.choice([0, 1, 1, 5]), sources, which, rows, shapes)
+        kernels.image_decode_many(w.rng.choice([0, 1, 1, 2, 5, 16, 17, 18]), sources, which, rows, shapes)
 
 
 def use_images(w: Wild) -> None:
@@ -226,6 +228,7 @@ def use_images(w: Wild) -> None:
     attempt(lambda: kernels.png_encode(w.out(size), height, width, channels, bits, w.rng.choice([-1, 0, 9, 100])))
     quality, subsampling = w.rng.choice([-5, 0, 50, 100, 999]), w.rng.choice([0, 420, 422, 444, -1])
     attempt(lambda: kernels.jpeg_encode(w.out(size), height, width, channels, quality, subsampling))
+    attempt(lambda: kernels.webp_encode(w.out(size), height, width, channels, quality, w.rng.random() < 0.5))
 
 
 def use_jpeg_parts(w: Wild) -> None:
@@ -302,13 +305,27 @@ def elements(w: Wild) -> tuple[int, int, int, int, bool, bytes]:
     return w.small(), w.rng.choice([0, 0, 1, 2, 3]), length, multiple, w.rng.random() < 0.5, b"ab"[: w.small()]
 
 
+def views(w: Wild) -> list[tuple[kernels.Program, bool]]:
+    """Programs of views, if any: of one kind of image or not, telling what they drew or not."""
+    return [
+        (
+            kernels.Program(
+                w.rng.choice([0, 0, 1, 2]), w.rng.random() < 0.5, (5, 5, 3), [(0, 0, 8, 8, 2, (0.1, 1.0, 0.5, 2.0))],
+                (8, 8, 3), 0, 0, (1.0,) * 4, (0.0,) * 4, 5, [0] * w.rng.choice([0, 1]),
+            ),
+            w.rng.random() < 0.5,
+        )
+        for _ in range(w.rng.choice([0, 0, 0, 1, 2, 3]))
+    ]  # fmt: skip
+
+
 def use_engine(w: Wild) -> None:
     """Plans that do not fit their tables, rows that are not there, batches nobody waits for or waited for twice."""
     columns = w.rng.choice([1, 1, 2])
     plans = [
         (
             w.rng.choice([0, 1, 2, 3, 4, 5, -1]), w.rng.choice([0, 8, 16, 16, 72]), w.small(),
-            w.rng.choice([0, 1, 1, 5]), w.rng.choice([None, elements(w), elements(w)]),
+            w.rng.choice([0, 1, 1, 5]), w.rng.choice([None, elements(w), elements(w)]), views(w),
         )
         for _ in range(columns)
     ]  # fmt: skip
@@ -396,23 +413,43 @@ NUMBERS = ((0.08, 1.0, 0.75, 1.3), (0.5, 0.0, 0.0, 0.0), (9.0, 0.0, 0.0, 0.0), (
 def use_programs(w: Wild) -> None:
     """Steps of any size on images that are not what their shape says."""
     pick = w.rng.choice
-    side, channels, stored = pick([1, 2, 5, 16, 40]), pick([1, 3, 3, 4]), pick([0, 0, 1, 2, 3])
+    side, channels, stored = pick([1, 2, 5, 16, 40]), pick([1, 3, 3, 4]), pick([0, 0, 1, 2, 3, 4])
     steps = [
-        (pick(range(8)), k, pick([side, 8, 300, 0]), pick([side, 8, 2**31]), pick([0, 2, 5, 6]), pick(NUMBERS))
+        (
+            pick(range(len(kernels.STEPS) + 1)),
+            k,
+            pick([side, 8, 300, 0]),
+            pick([side, 8, 2**31]),
+            pick([0, 2, 5, 6]),
+            pick(NUMBERS),
+        )
         for k in range(pick([0, 1, 1, 2, 3]))
     ]
     raw = (pick([side, 3]), pick([side, 7]), channels)
     result = (pick([side, 8]), pick([side, 8]), pick([1, 3, 3]))
     scale = (pick([1.0, float("nan")]),) * 4
+    stored |= pick([0, 0, kernels.UPRIGHT, kernels.UPRIGHT | kernels.UPRIGHT_SHAPES, kernels.UPRIGHT_SHAPES])
     program = kernels.Program(
-        stored, w.rng.random() < 0.5, raw, steps, result, pick([0, 1, 3, 4]), pick([0, 1, 2]), scale, (0.0,) * 4, 5
+        stored,
+        w.rng.random() < 0.5,
+        raw,
+        steps,
+        result,
+        pick([0, 1, 3, 4]),
+        pick([0, 1, 2]),
+        scale,
+        (0.0,) * 4,
+        5,
+        pick([[], [], [0], [1, 2]]),
     )
     shape = np.array([side, side, channels, pick([8, 8, 16])], np.uint32)
+    kind = {0: 0, 1: 1, 3: 2}.get(stored & 15, 0)
     given = pick([w.picture()[1], w.out(raw[0] * raw[1] * channels)])
     out = np.empty(program.row_bytes, np.uint8)
     if w.rng.random() < 0.5:
-        shape[:] = kernels.image_info(stored % 2, given)
-    program.run(given, shape, w.rng.randrange(2**64), w.rng.randrange(2**64), out)
+        shape[:] = kernels.image_info(kind | stored & kernels.UPRIGHT, given)
+    told = pick([None, np.empty(program.told), np.empty(w.small())])
+    program.run(given, shape, w.rng.randrange(2**64), w.rng.randrange(2**64), out, told)
 
 
 CALLS: list[Callable[[Wild], None]] = [

@@ -13,7 +13,8 @@ from PIL import Image
 
 import fastloader as fl
 from fastloader import kernels, ops
-from fastloader.pipeline import PipelineError
+from fastloader.fields import BY_TYPE_ID, register_type
+from fastloader.pipeline import PipelineError, compile_pipeline
 
 COUNT = 24
 BILINEAR = Image.Resampling.BILINEAR
@@ -27,11 +28,11 @@ def photo(i, size=None):
     return np.asarray(Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC))
 
 
-@pytest.fixture(scope="module", params=["jpeg", "plain jpeg", "png", "raw", "shards"])
+@pytest.fixture(scope="module", params=["jpeg", "plain jpeg", "png", "webp", "raw", "shards"])
 def dataset(request, tmp_path_factory):
     field = {
         "jpeg": fl.JPEGImageField(), "plain jpeg": fl.JPEGImageField(seekable=False), "png": fl.PNGImageField(),
-        "raw": fl.RawImageField(90, 120), "shards": fl.JPEGImageField(),
+        "webp": fl.WebPImageField(), "raw": fl.RawImageField(90, 120), "shards": fl.JPEGImageField(),
     }[request.param]  # fmt: skip
     size = (90, 120) if request.param == "raw" else None
     path = tmp_path_factory.mktemp("pipeline") / "x.fld"
@@ -243,6 +244,25 @@ def test_images_of_one_size_are_asked_for(tmp_path):
         fl.DataLoader(reader, pipelines={"i": [ops.Resize((4, 4))]})
     with pytest.raises(ValueError, match="pipelines for unknown fields nope"):
         fl.DataLoader(reader, pipelines={"nope": []})
+
+
+@pytest.mark.parametrize("side", [2**20 + 1, 2**32, 2**63])
+def test_raw_images_of_any_claimed_size_are_told(side):
+    with pytest.raises(PipelineError, match=f"images of 3x{side} pixels; a side has at most 1048576"):
+        compile_pipeline("image", fl.RawImageField(3, side), [ops.CenterCrop(2)], 0)
+
+
+def test_a_field_of_an_unknown_type_hinders_no_pipeline_of_another(tmp_path):
+    path = tmp_path / "x.fld"
+    other = register_type(640_010)(type("OtherField", (fl.BytesField,), {}))
+    with fl.DatasetWriter(path, {"image": fl.PNGImageField(), "other": other(), "n": fl.NDArrayField("u1")}) as writer:
+        writer.write_sample({"image": photo(1, (9, 9)), "other": b"", "n": np.zeros(3, np.uint8)})
+    del BY_TYPE_ID[640_010]
+    pipelines = {"image": [ops.CenterCrop(5)]}
+    (batch,) = fl.DataLoader(fl.open(path), 1, fields=["image", "n"], pipelines=pipelines, pad={"n": "longest"})
+    assert batch["image"].shape == (1, 5, 5, 3)
+    with pytest.raises(fl.UnknownTypeError, match="'other'"):
+        list(fl.DataLoader(fl.open(path), 1, pipelines=pipelines))
 
 
 @pytest.mark.parametrize("policy", ["raise", "skip", "replace"])

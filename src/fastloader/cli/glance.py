@@ -10,7 +10,7 @@ import numpy as np
 from fastloader import kernels
 from fastloader.cli.output import printable
 from fastloader.errors import FormatError, KeyNotFoundError, UnknownTypeError
-from fastloader.fields import Field, FloatField, IntField, JPEGImageField, NDArrayField, PNGImageField, RawImageField
+from fastloader.fields import Field, FloatField, ImageFileField, IntField, NDArrayField, RawImageField
 from fastloader.formats.fld import Dataset, FldFile, explain
 from fastloader.types import FIRST_USER_TYPE, format_size
 
@@ -40,7 +40,7 @@ class ColumnView:
     @property
     def is_image(self) -> bool:
         """Whether values are pictures, stored as our own fields store them."""
-        return _is_ours(self.field) and isinstance(self.field, RawImageField | JPEGImageField | PNGImageField)
+        return _is_ours(self.field) and isinstance(self.field, RawImageField | ImageFileField)
 
     def glance(self, file: FldFile, row: int, sample: int) -> Facts | None:
         """Facts about one value; ``None`` where it is missing."""
@@ -81,7 +81,7 @@ def _described(field: Field, metadata: Any) -> Facts:
         return {"value": metadata["value"].item()}
     if isinstance(field, RawImageField):
         return _image(*field.shape, np.dtype(field.dtype).name)
-    if isinstance(field, JPEGImageField | PNGImageField):
+    if isinstance(field, ImageFileField):
         height, width, channels, bits = (int(number) for number in metadata.tolist())
         return _image(height, width, channels, "uint16" if bits == 16 else "uint8")
     if isinstance(field, NDArrayField):

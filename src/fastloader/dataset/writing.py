@@ -21,7 +21,7 @@ from fastloader.dataset.rows import Rows, rows_of
 from fastloader.dataset.running import new_run
 from fastloader.dataset.streaming import IterOptions
 from fastloader.errors import FormatError, KeyNotFoundError, SampleError, StoreError
-from fastloader.fields import Field
+from fastloader.fields import Field, ImageFileField
 from fastloader.formats.files import EachFile
 from fastloader.formats.fld import Dataset as Stored
 from fastloader.progress import progress
@@ -29,7 +29,7 @@ from fastloader.stores import exchange, write_atomically
 from fastloader.stores.local import remove, sync_directory
 from fastloader.types import Sample
 from fastloader.writer import DatasetWriter
-from fastloader.writer.exports import EXPORTS, IMAGES
+from fastloader.writer.exports import EXPORTS
 from fastloader.writer.inference import infer_fields
 from fastloader.writer.intake import size_of
 
@@ -92,7 +92,7 @@ class Elements:
         assert isinstance(self.node, MapNode)
         assert self.length is not None
         reader, names = rows.reader, rows.fields or tuple(rows.reader.field_names)
-        images = [name for name in names if isinstance(reader.fields[name], IMAGES)]
+        images = [name for name in names if isinstance(reader.fields[name], ImageFileField)]
         others = [name for name in names if name not in images]
         for first in range(start, self.length, READ_TOGETHER):
             places = np.arange(first, min(first + READ_TOGETHER, self.length), dtype=np.int64)

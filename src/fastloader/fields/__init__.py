@@ -2,7 +2,8 @@
 
 from fastloader.fields.base import BatchDecoder, Decoder, Elements, Encoded, EncodedColumn, Field, PayloadBatch, Plan
 from fastloader.fields.basic import BytesField, FloatField, IntField, JSONField
-from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField, decode_image
+from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField, WebPImageField
+from fastloader.fields.image_files import ImageFileField, decode_image
 from fastloader.fields.ndarray import NDArrayField
 from fastloader.fields.payloads import MappedPayloads
 from fastloader.fields.registry import BY_TYPE_ID, field_class, register_type
@@ -10,7 +11,7 @@ from fastloader.fields.shapes import BoxesField, KeypointsField, PointsField
 
 __all__ = [
     "BY_TYPE_ID", "BatchDecoder", "BoxesField", "BytesField", "Decoder", "Elements", "Encoded", "EncodedColumn",
-    "Field", "FloatField", "IntField", "JPEGImageField", "JSONField", "KeypointsField", "MappedPayloads",
-    "NDArrayField", "PNGImageField", "PayloadBatch", "Plan", "PointsField", "RawImageField", "decode_image",
-    "field_class", "register_type",
+    "Field", "FloatField", "ImageFileField", "IntField", "JPEGImageField", "JSONField", "KeypointsField",
+    "MappedPayloads", "NDArrayField", "PNGImageField", "PayloadBatch", "Plan", "PointsField", "RawImageField",
+    "WebPImageField", "decode_image", "field_class", "register_type",
 ]  # fmt: skip

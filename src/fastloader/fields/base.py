@@ -107,7 +107,7 @@ class Plan:
     """What the native part does for a field before its decoder sees a batch.
 
     ``rows``: nothing but its metadata rows; ``fixed``: payloads of ``row_bytes`` each; ``ragged``: payloads of any
-    size; ``image``: payloads decoded as images of a kind (``kernels.JPEG`` or ``kernels.PNG``).
+    size; ``image``: payloads decoded as images of a kind (``kernels.JPEG``, ``PNG`` or ``WEBP``).
     """
 
     kind: PlanKind

@@ -8,7 +8,7 @@ from typing import TypeVar
 from fastloader.errors import UnknownTypeError
 from fastloader.fields.base import Field
 from fastloader.fields.basic import BytesField, FloatField, IntField, JSONField
-from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField
+from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField, WebPImageField
 from fastloader.fields.ndarray import NDArrayField
 from fastloader.fields.shapes import BoxesField, KeypointsField
 from fastloader.types import FIRST_USER_TYPE
@@ -17,7 +17,7 @@ BY_TYPE_ID: dict[int, type[Field]] = {
     cls.type_id: cls
     for cls in (
         IntField, FloatField, BytesField, NDArrayField, JSONField, RawImageField, JPEGImageField, PNGImageField,
-        BoxesField, KeypointsField,
+        WebPImageField, BoxesField, KeypointsField,
     )
 }  # fmt: skip
 

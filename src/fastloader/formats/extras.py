@@ -5,11 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from fastloader.errors import FastLoaderError
-
-
-class MissingExtraError(FastLoaderError, ImportError):
-    """A library that reads this is not installed."""
+from fastloader.errors import MissingLibraryError
 
 
 def required(module: str, what: str, path: str) -> Any:
@@ -17,7 +13,7 @@ def required(module: str, what: str, path: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise MissingExtraError(
+        raise MissingLibraryError(
             f"{what} is read and written by {module.partition('.')[0]}, which is not installed", path=path,
             hint='pip install "fastloader[formats]"',
         ) from error  # fmt: skip

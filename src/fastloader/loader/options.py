@@ -10,20 +10,27 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import FormatError
-from fastloader.fields import Field
+from fastloader.fields import Field, PointsField
 from fastloader.formats.fld import Dataset
 from fastloader.loader.padding import Layout, PadSpec, layouts
 from fastloader.loader.policy import POLICIES
 from fastloader.loader.reading import LEAST_MEMORY, Habit, Io, Reading, check_io, plan_reading
 from fastloader.loader.resources import usable_cpus
-from fastloader.ops import BatchOp, LabelOp, Op
+from fastloader.ops import BatchOp, Follow, LabelOp, Op, Views
 from fastloader.pipeline import (
+    HIDDEN,
     BatchStep,
-    Compiled,
+    Following,
+    Images,
     LabelPipeline,
+    PipelineError,
+    Pipelines,
+    check_sharing,
     compile_batch_ops,
+    compile_following,
+    compile_images,
     compile_labels,
-    compile_pipeline,
+    watched,
 )
 from fastloader.reader import DatasetReader
 from fastloader.samplers import (
@@ -91,7 +98,7 @@ class LoaderOptions:
     indices: Sequence[int] | NDArray[Any] | None = None
     sampler: Order | BatchOrder | Iterable[int] | None = None
     fields: Sequence[str] | None = None
-    pipelines: Mapping[str, Sequence[Op | LabelOp]] = field(default_factory=dict)
+    pipelines: Mapping[str, Sequence[Op | LabelOp | Follow] | Views] = field(default_factory=dict)
     batch_ops: Sequence[BatchOp] = ()
     pad: PadSpec | Mapping[str, PadSpec] = None
     on_error: OnError = "raise"
@@ -149,29 +156,34 @@ class LoaderOptions:
         chosen = known if self.fields is None else [self.fields] if isinstance(self.fields, str) else self.fields
         for what, names, among in (
             ("fields", chosen, known),
-            ("transforms for", self.transforms, list(chosen)),
             ("pipelines for", self.pipelines, list(chosen)),
         ):
-            unknown = [name for name in names if name not in among]
-            if unknown:
-                raise ValueError(f"{what} unknown fields {', '.join(unknown)}; there are {', '.join(among)}")
+            _check_known(what, names, among)
         if not chosen:
             raise ValueError("fields: at least one")
         return [name for name in known if name in chosen]
 
-    def compiled(self, reader: DatasetReader) -> dict[str, Compiled | LabelPipeline]:
+    def compiled(self, reader: DatasetReader) -> Pipelines:
         """The programs of the fields that have pipelines."""
-        self.chosen_fields(reader)
-        fields = reader.fields if self.pipelines else {}
-        made: dict[str, Compiled | LabelPipeline] = {}
-        for name, ops in self.pipelines.items():
-            if any(isinstance(op, LabelOp) for op in ops):
+        chosen = self.chosen_fields(reader)
+        fields = _fields(reader, self.pipelines)
+        made: dict[str, Images | LabelPipeline | Following] = {}
+        pipelines = watched(self.pipelines, fields)
+        following = [name for name in pipelines if isinstance(fields[name], PointsField)]
+        for name, ops in pipelines.items():
+            if name in following:
+                continue
+            if not isinstance(ops, Views) and any(isinstance(op, LabelOp) for op in ops):
                 made[name] = compile_labels(name, fields[name], ops)
             else:
-                made[name] = compile_pipeline(name, fields[name], ops, self.seed)  # type: ignore[arg-type]
+                made[name] = compile_images(name, fields[name], ops, self.seed)
+        for name in following:
+            made[name] = compile_following(name, fields[name], pipelines[name], pipelines, made)
+        check_sharing(one for one in made.values() if isinstance(one, Images))
+        _check_known("transforms for", self.transforms, _batch_fields(chosen, made))
         return made
 
-    def batch_steps(self, pipelines: Mapping[str, Compiled | LabelPipeline]) -> tuple[BatchStep, ...]:
+    def batch_steps(self, pipelines: Pipelines) -> tuple[BatchStep, ...]:
         """What is done to whole batches."""
         return compile_batch_ops(self.batch_ops, pipelines, self.seed)
 
@@ -179,9 +191,8 @@ class LoaderOptions:
         """How the samples of each field that is padded or joined lie in a batch."""
         if self.pad is None:
             return {}
-        fields = reader.fields
         try:
-            return layouts(self.pad, {name: fields[name] for name in self.chosen_fields(reader)})
+            return layouts(self.pad, _fields(reader, self.chosen_fields(reader)))
         except FormatError as error:
             error.path = str(reader.path)
             raise
@@ -241,3 +252,29 @@ class LoaderOptions:
         length = len(reader) if indices is None else len(indices)
         inner: Order = Shuffled(length, self.seed) if name == "random" else Sequential(length)
         return inner if indices is None else Subset(indices, len(reader), inner)
+
+
+def _fields(reader: DatasetReader, names: Iterable[str]) -> dict[str, Field]:
+    """The fields of these names alone: another may be of a type that nobody here knows."""
+    return {name: reader.dataset.field(reader.field_names.index(name)) for name in names}
+
+
+def _batch_fields(chosen: Sequence[str], pipelines: Pipelines) -> list[str]:
+    """The fields of a batch, by names that differ."""
+    found: list[str] = []
+    for name in chosen:
+        pipeline = pipelines.get(name)
+        if isinstance(pipeline, Images):
+            found += [one for one in pipeline.fields if not one.startswith(HIDDEN)]
+        else:
+            found += [name, *(pipeline.returned if isinstance(pipeline, Following) else ())]
+    for name in found:
+        if found.count(name) > 1:
+            raise PipelineError(f"two fields of the batch would be {name!r}: return one by another name")
+    return found
+
+
+def _check_known(what: str, names: Iterable[str], among: Sequence[str]) -> None:
+    unknown = [name for name in names if name not in among]
+    if unknown:
+        raise ValueError(f"{what} unknown fields {', '.join(unknown)}; there are {', '.join(among)}")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastloader.loader.columns import Column, Fault
 from fastloader.loader.padding import Padded, Ragged
-from fastloader.types import Batch, mask_missing
+from fastloader.types import Batch, mask_missing, stack
 
 POLICIES = ("raise", "skip", "replace")
 
@@ -36,7 +36,8 @@ def settle(
         rows = np.arange(samples)
         for row in {fault.row for fault in faults}:
             rows[row] = good[np.searchsorted(good, row) % len(good)]
-        values = {column.name: _take(column, *values[column.name], rows) for column in columns}
+        known = {column.name: column for column in columns}
+        values = {name: _take(known.get(name), *value, rows) for name, value in values.items()}
     batch: Batch = {}
     for name, (value, valid) in values.items():
         if isinstance(value, Padded | Ragged):
@@ -47,7 +48,7 @@ def settle(
 
 
 def _take(
-    column: Column, value: Any, valid: NDArray[np.bool_] | None, rows: NDArray[np.int64]
+    column: Column | None, value: Any, valid: NDArray[np.bool_] | None, rows: NDArray[np.int64]
 ) -> tuple[Any, NDArray[np.bool_] | None]:
     """A field's part with its rows chosen anew."""
     there = None if valid is None or valid[rows].all() else valid[rows]
@@ -56,4 +57,5 @@ def _take(
     if isinstance(value, Padded | Ragged):
         return value.take(rows), there
     chosen = [value[row] for row in rows.tolist()]
-    return (column.field.collate(chosen) if there is None else chosen), there
+    collate = stack if column is None else column.field.collate  # what a pipeline returns is of no field
+    return (collate(chosen) if there is None else chosen), there

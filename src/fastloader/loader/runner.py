@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from fastloader import kernels
 from fastloader.errors import FastLoaderError, OperationError, ShapeError
 from fastloader.formats.fld import Dataset, explain
-from fastloader.loader.columns import Column, Fault
+from fastloader.loader.columns import Column, Fault, compare_sizes
+from fastloader.loader.moving import follow
 from fastloader.loader.policy import settle
 from fastloader.loader.reading import Reading, batches_within
 from fastloader.loader.resources import usable_cpus
@@ -213,11 +214,14 @@ class Runner:
             if self._on_error == "raise" or isinstance(fault.error, MemoryError):
                 raise fault.error  # they come ordered by row; without memory there is nothing to decode
         count = len(samples)
-        values = {}
+        made = []
         laps = [began]
         for column, part in zip(self._columns, parts, strict=True):
-            values[column.name] = column.values(part, samples, epoch, faults)
+            made.append(column.made(part, samples, epoch, faults))
             laps.append(time.perf_counter())
+        compare_sizes(made, [column.name for column in self._columns], faults)
+        values = {name: value for one in made for name, value in one.values.items()}
+        follow(values, (column.following for column in self._columns if column.following is not None))
         for fault in faults:
             self._locate(fault, int(samples[fault.row]))
         if faults:
@@ -263,6 +267,12 @@ class Runner:
         told["ahead"] = self._depth
         told["tuning"] = None if self._tuner is None else self._tuner.to_dict()
         return told
+
+    @property
+    def slot_bytes(self) -> tuple[int, dict[str, int]]:
+        """Bytes of the largest slot so far, and by field the most of any slot; 0 before the first batch."""
+        names = (column.name for column in self._columns)
+        return self._engine.slot_bytes, dict(zip(names, self._engine.slot_columns, strict=True))
 
     @property
     def mine(self) -> bool:

@@ -13,7 +13,10 @@ from fastloader.errors import OperationError
 from fastloader.fields import Field, FloatField, IntField
 from fastloader.ops import BatchOp, LabelOp, Numbers
 from fastloader.ops.batches import mixed
-from fastloader.pipeline.compiler import MAX_OPS, Compiled, PipelineError, wrong
+from fastloader.pipeline.compiler import PipelineError, wrong
+from fastloader.pipeline.draws import MAX_OPS
+from fastloader.pipeline.following import Following
+from fastloader.pipeline.images import Images
 from fastloader.types import Batch
 
 
@@ -62,6 +65,10 @@ def compile_labels(name: str, field: Field, ops: Sequence[Any]) -> LabelPipeline
     return LabelPipeline(tuple(ops), given, tuple(lines))
 
 
+Pipelines = Mapping[str, Images | LabelPipeline | Following]
+"""Pipelines by field."""
+
+
 @dataclass(frozen=True, slots=True)
 class BatchStep:
     """An operation on whole batches, with its number among all."""
@@ -90,9 +97,7 @@ class BatchStep:
         return f"{self.op}: {self.op.image!r} and {self.op.label!r}, native, called from Python threads"
 
 
-def compile_batch_ops(
-    ops: Sequence[Any], pipelines: Mapping[str, Compiled | LabelPipeline], seed: int
-) -> tuple[BatchStep, ...]:
+def compile_batch_ops(ops: Sequence[Any], pipelines: Pipelines, seed: int) -> tuple[BatchStep, ...]:
     """The steps over whole batches, each checked against the pipelines of its fields."""
     steps = []
     for i, op in enumerate(ops):
@@ -101,7 +106,10 @@ def compile_batch_ops(
                 f"batch_ops: {op!r} is no operation on batches", hint="there are ops.Mixup and ops.CutMix"
             )
         images, labels = pipelines.get(op.image), pipelines.get(op.label)
-        if not isinstance(images, Compiled):
+        single = images.single if isinstance(images, Images) else None
+        if isinstance(images, Images) and single is None:
+            raise PipelineError(f"batch_ops: {op} mixes images, and {op.image!r} has several views of each")
+        if single is None:
             raise PipelineError(
                 f"batch_ops: {op} mixes images, and {op.image!r} has no pipeline that makes them of one size",
                 hint=f"add one, as pipelines={{{op.image!r}: [ops.Resize((224, 224))]}}, or name the field by image=",
@@ -112,5 +120,5 @@ def compile_batch_ops(
                 hint=f"add one, as pipelines={{{op.label!r}: [ops.OneHot(classes)]}}, or name the field by label=",
             )
         # Numbers behind those that a pipeline can have, so that no two operations draw the same.
-        steps.append(BatchStep(op, MAX_OPS + i, images.result, labels.result.dtype, seed))
+        steps.append(BatchStep(op, MAX_OPS + i, single.result, labels.result.dtype, seed))
     return tuple(steps)

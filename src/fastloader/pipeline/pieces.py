@@ -87,13 +87,20 @@ class Tail:
     stages: tuple[Stage, ...]
     seed: int
 
-    def run(self, row: NDArray[Any], epoch: int, sample: int) -> NDArray[Any]:
-        """The finished image, in the memory it was given where that fits."""
+    @property
+    def told(self) -> int:
+        """How many numbers its programs tell."""
+        return sum(stage.runs.told for stage in self.stages if isinstance(stage.runs, kernels.Program))
+
+    def run(self, row: NDArray[Any], epoch: int, sample: int, told: NDArray[np.float64] | None = None) -> NDArray[Any]:
+        """The finished image, in the memory it was given where that fits; ``told`` gets the numbers told."""
         for number, runs, given, made in self.stages:
             out = np.empty([side or 0 for side in made.shape], made.dtype)
             if isinstance(runs, kernels.Program):
                 shape = np.array([given.height, given.width, given.channels, 8], np.uint32)
-                runs.run(np.ascontiguousarray(row), shape, epoch, sample, out)
+                mine = None if told is None else told[: runs.told]
+                runs.run(np.ascontiguousarray(row), shape, epoch, sample, out, mine)
+                told = None if told is None else told[runs.told :]
                 row = out
                 continue
             if isinstance(runs, Poison):

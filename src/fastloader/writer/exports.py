@@ -12,16 +12,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from fastloader import kernels
 from fastloader.errors import SampleError
 from fastloader.fields import (
     BytesField,
     Field,
     FloatField,
+    ImageFileField,
     IntField,
-    JPEGImageField,
     JSONField,
     NDArrayField,
-    PNGImageField,
     RawImageField,
 )  # fmt: skip
 from fastloader.formats.extras import required
@@ -29,8 +29,7 @@ from fastloader.stores import AtomicFile
 from fastloader.stores.local import explain
 from fastloader.types import Sample, byte_view
 
-IMAGES = (JPEGImageField, PNGImageField)
-"""Fields whose stored bytes are a file of their own."""
+_SUFFIXES = {kernels.JPEG: "jpg", kernels.PNG: "png", kernels.WEBP: "webp"}
 GROUP_ROWS = 4096
 GROUP_BYTES = 64 << 20
 
@@ -111,8 +110,8 @@ class _Sink:
 
 
 def _as_file(field: Field, value: Any) -> tuple[str, bytes]:
-    if isinstance(field, IMAGES):
-        return "jpg" if isinstance(field, JPEGImageField) else "png", stored_bytes(field, value)
+    if isinstance(field, ImageFileField):
+        return _SUFFIXES[field.kind], stored_bytes(field, value)
     if isinstance(field, IntField):
         return "cls", str(int(value)).encode()
     if isinstance(value, bytes | bytearray | memoryview):
@@ -149,7 +148,7 @@ class ParquetExport:
             return pa.int64()
         if isinstance(field, FloatField):
             return pa.float64()
-        if isinstance(field, (BytesField, *IMAGES)):
+        if isinstance(field, BytesField | ImageFileField):
             return pa.binary()
         if isinstance(field, NDArrayField | RawImageField):
             if field.shape is None:
@@ -174,7 +173,7 @@ class ParquetExport:
         field = self._fields[name]
         if value is None:
             return None
-        if isinstance(field, IMAGES):
+        if isinstance(field, ImageFileField):
             return stored_bytes(field, value)
         if isinstance(value, np.ndarray | np.generic):
             return value.tolist()

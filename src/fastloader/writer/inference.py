@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fastloader import kernels
 from fastloader.errors import SampleError
 from fastloader.fields import (
     BY_TYPE_ID,
@@ -19,13 +20,14 @@ from fastloader.fields import (
     JSONField,
     NDArrayField,
     PNGImageField,
+    WebPImageField,
 )  # fmt: skip
+from fastloader.fields.image_files import kind_of
 from fastloader.types import Sample, TypeId
 
-_IMAGES: tuple[tuple[bytes, Callable[[], Field]], ...] = (
-    (b"\xff\xd8\xff", JPEGImageField),
-    (b"\x89PNG\r\n\x1a\n", PNGImageField),
-)
+_IMAGES: dict[int, Callable[[], Field]] = {
+    kernels.JPEG: JPEGImageField, kernels.PNG: PNGImageField, kernels.WEBP: WebPImageField,
+}  # fmt: skip
 
 
 def infer_fields(samples: Sequence[Sample]) -> dict[str, Field]:
@@ -81,18 +83,18 @@ def _kind(value: Any) -> str:
 
 
 def _bytes_field(values: Sequence[Any]) -> Field:
-    for magic, make in _IMAGES:
-        if all(bytes(value[: len(magic)]) == magic for value in values):
-            field = make()
-            if all(_takes(field, bytes(value)) for value in values):
-                return field
-    return BytesField()
+    kinds = {kind_of(bytes(value[:12])) for value in values}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    if kind is None:
+        return BytesField()
+    field = _IMAGES[kind]()
+    return field if all(_takes(field, bytes(value)) for value in values) else BytesField()
 
 
 def _takes(field: Field, value: Any) -> bool:
     try:
         field.encode(field.prepare(value))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, ImportError):  # or a build without WebP
         return False
     return True
 
