@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.errors import FormatError
+from fastloader.errors import FastLoaderError, FormatError
 from fastloader.formats.files import EachFile
 from fastloader.formats.objects import Object, Reading, open_object
 from fastloader.formats.records import Kept, Names, Records, runs
@@ -25,7 +24,6 @@ _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
-_BROKEN = (ValueError, EOFError, OSError, SyntaxError, zipfile.BadZipFile, zlib.error, NotImplementedError, KeyError)
 
 
 @dataclass(frozen=True)
@@ -156,9 +154,9 @@ def load(source: Object, names: Names) -> dict[str, NDArray[Any]]:
         if missing:
             raise FormatError(f"has no array {missing[0]!r}; there are {', '.join(found)}", path=source.path)
         return {name: found[name] for name in names or found}
-    except FormatError:
+    except FastLoaderError:
         raise
-    except _BROKEN as error:
+    except Exception as error:  # whatever a header that is parsed as Python gives, and sizes that no memory has
         raise FormatError(f"can't be read as arrays: {error}", path=source.path) from error
 
 
@@ -185,10 +183,10 @@ def described(source: Object, kept: Kept) -> dict[str, Stored | Packed]:
                         shape, _, _ = _header(stream)
                     found[name] = Packed(source, name, shape, kept)
             return found
-    except FormatError as error:
+    except FastLoaderError as error:
         error.path = error.path or source.path
         raise
-    except _BROKEN as error:
+    except Exception as error:
         raise FormatError(f"can't be read as arrays: {error}", path=source.path) from error
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.errors import FormatError
+from fastloader.errors import FastLoaderError, FormatError
 from fastloader.formats.extras import required
 from fastloader.formats.objects import Object, Reading, open_object
 from fastloader.formats.records import Kept, Names, Records, Stream
@@ -159,6 +159,7 @@ class RecordBatches(Pieces):
     def load(self, piece: int, names: Sequence[str]) -> Any:
         """A record batch; only the columns asked for are read."""
         batch = self._open([self.names.index(name) for name in names]).get_batch(piece)
+        batch.validate(full=True)  # offsets of a damaged file lead anywhere in memory
         return self._pa.Table.from_batches([batch]).select(list(names))
 
 
@@ -215,6 +216,7 @@ class ArrowStream(Stream):
                     batch = reader.read_next_batch()
                 except StopIteration:
                     return
+                batch.validate(full=True)
                 rows = np.arange(max(0, start - first), batch.num_rows)
                 found = to_samples(batch, rows, names)
             yield from found
@@ -231,9 +233,9 @@ class _explained:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, FormatError):
+        if isinstance(error, FastLoaderError):
             error.path = error.path or self._path
-        elif type(error).__module__.startswith("pyarrow") or type(error) in (ValueError, OSError, TypeError):
+        elif type(error).__module__.startswith("pyarrow") or isinstance(error, OSError | ValueError | TypeError):
             where = "" if self._piece is None else f"piece {self._piece}: "
             raise FormatError(f"{where}{str(error).splitlines()[0] if str(error) else error!r}",
                               path=self._path) from error  # fmt: skip

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import re
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -264,7 +265,7 @@ class ZippedCommaLines(Stream):
                 first = text.readline()
                 delimiter = header_of(first.rstrip("\r\n"), [], None, self.paths[0]).delimiter
                 rows = [row for row, _ in zip(csv.reader(text, delimiter=delimiter), range(LOOKED_AT), strict=False)]
-        except (OSError, EOFError, ValueError, csv.Error) as error:
+        except (OSError, EOFError, ValueError, csv.Error, zlib.error) as error:
             raise FormatError(str(error), path=self.paths[0]) from error
         self.header = header_of(first.rstrip("\r\n"), rows, types, self.paths[0])
 

@@ -5,7 +5,9 @@ Descriptions of files are all that is held. They pickle, and what is open or kep
 
 from __future__ import annotations
 
+import csv
 import os
+import zlib
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -140,7 +142,7 @@ class Stream(Source):
         except FastLoaderError as error:
             error.path = error.path or self.paths[number]
             raise
-        except (EOFError, OSError, ValueError) as error:
+        except (EOFError, OSError, ValueError, csv.Error, zlib.error) as error:
             said = error.args[1] if isinstance(error, Failure) else error
             raise FormatError(f"record {place}: {said}", path=self.paths[number]) from error
 

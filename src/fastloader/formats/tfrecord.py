@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -203,7 +204,7 @@ class ZippedTFRecord(Stream):
         try:
             for data, _, _ in zip(_records(source), range(LOOKED_AT), range(LOOKED_AT), strict=False):
                 first.append(data)
-        except (FormatError, OSError, EOFError) as error:
+        except (FormatError, OSError, EOFError, zlib.error) as error:
             if not first:
                 raise FormatError(str(error), path=source.path) from error
         self._parser = Parser(first, types)

@@ -27,6 +27,8 @@ from fastloader.testing.compare import identical
 from fastloader.types import Sample
 
 RANKS, WORKERS = 3, 2
+DAMAGES = 40
+BYTES = np.array([0, 1, 2, 34, 44, 127, 128, 200, 255], np.uint8)
 ALIEN = b"\x00\x01these bytes are nothing that anybody knows\xff" * 5
 
 
@@ -212,6 +214,24 @@ class FormatContract:
         last.write_bytes(ALIEN)
         if self.finds_cuts:
             self._refused(path, last.name)
+
+    def test_damaged_bytes_give_samples_or_an_error_that_names_a_file(self, tmp_path: Path) -> None:
+        """Never another exception, and never the end of the process."""
+        path = self.write(tmp_path)
+        whole = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file() and file.stat().st_size}
+        draw = np.random.default_rng(7)
+        for _ in range(DAMAGES):
+            file = list(whole)[draw.integers(len(whole))]
+            data = bytearray(whole[file])
+            for _ in range(draw.integers(1, 4)):
+                at = int(draw.integers(len(data)))
+                data[at : at + int(draw.integers(9))] = draw.choice(BYTES, int(draw.integers(9))).tobytes()
+            file.write_bytes(data)
+            try:
+                list(open_dataset(path, **self.options))
+            except FastLoaderError as error:
+                assert error.path, str(error)
+            file.write_bytes(whole[file])
 
     def test_bad_files_are_refused_with_their_place(self, tmp_path: Path) -> None:
         """What each format adds."""
