@@ -79,26 +79,21 @@ MOST_AT_ONCE = 16 << 20
 
 def read_ranges(source: Object, ranges: Ranges) -> list[memoryview]:
     """The bytes of each range, neighbours read together."""
-    order = np.argsort(ranges[:, 0], kind="stable").tolist()
-    found: list[memoryview] = [memoryview(b"")] * len(order)
-    group: list[int] = []
-
-    def flush() -> None:
-        if group:
-            begin = int(ranges[group[0], 0])
-            stop = max(int(ranges[at].sum()) for at in group)
-            data = memoryview(source.read(begin, stop - begin))
-            for at in group:
-                offset, size = ranges[at].tolist()
-                found[at] = data[offset - begin : offset - begin + size]
-            group.clear()
-
-    for at in order:
-        if group:
-            stop = int(ranges[group[-1]].sum())
-            begin = int(ranges[group[0], 0])
-            if ranges[at, 0] - stop > MERGED or ranges[at].sum() - begin > MOST_AT_ONCE:
-                flush()
-        group.append(at)
-    flush()
+    places: list[tuple[int, int]] = list(map(tuple, ranges.tolist()))
+    order = sorted(range(len(places)), key=places.__getitem__)
+    found: list[memoryview] = [memoryview(b"")] * len(places)
+    first = 0
+    while first < len(order):
+        begin, size = places[order[first]]
+        end, last = begin + size, first + 1
+        while last < len(order):
+            offset, size = places[order[last]]
+            if offset - end > MERGED or offset + size - begin > MOST_AT_ONCE:
+                break
+            end, last = max(end, offset + size), last + 1
+        data = memoryview(source.read(begin, end - begin))
+        for at in order[first:last]:
+            offset, size = places[at]
+            found[at] = data[offset - begin : offset - begin + size]
+        first = last
     return found

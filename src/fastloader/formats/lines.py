@@ -125,9 +125,8 @@ class Lines(Records):
 
     def decoded(self, file: Ranges, rows: Sequence[int], number: int) -> Iterator[tuple[str, int, int]]:
         """The text of each line, its number and its offset."""
-        source = self.source(number)
-        for row, line in zip(rows, read_ranges(source, file[rows]), strict=True):
-            offset = int(file[row, 0])
+        source, ranges = self.source(number), file[rows]
+        for row, offset, line in zip(rows, ranges[:, 0].tolist(), read_ranges(source, ranges), strict=True):
             try:
                 yield str(line, "utf-8").removesuffix("\r"), row, offset
             except UnicodeDecodeError as error:

@@ -9,12 +9,15 @@ import glob
 import io
 import os
 import stat
+from collections import OrderedDict
 from pathlib import Path
+from threading import Lock
 from typing import Protocol
 
 from fastloader.errors import NotFoundError, StoreError
 from fastloader.stores.local import explain
 
+KEPT_OPEN = 64
 PIECE = 1 << 20
 """Bytes that are read at once by whoever goes through an object from front to back."""
 
@@ -54,8 +57,48 @@ class Store(Protocol):
         """Whether there is something in it."""
 
 
+class Handle:
+    """An open file, closed when nobody holds it any more: one thread may still read what another has let go of."""
+
+    def __init__(self, path: str) -> None:
+        self.fd = -1
+        self.fd = _open(path)
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+
+
+class Handles:
+    """The files read last, kept open."""
+
+    def __init__(self) -> None:
+        self.forget()
+        os.register_at_fork(after_in_child=self.forget)  # the lock may be held by a thread that is not there
+
+    def forget(self) -> None:
+        """Let go of all."""
+        self._lock = Lock()
+        self._open: OrderedDict[tuple[str, str], Handle] = OrderedDict()
+
+    def get(self, path: str, identity: str) -> Handle:
+        """The file that was opened as this one; who changes it in place is found when it is read."""
+        with self._lock:
+            handle = self._open.get((path, identity))
+            if handle is None:
+                handle = self._open[path, identity] = Handle(path)
+                if len(self._open) > KEPT_OPEN:
+                    self._open.popitem(last=False)
+            else:
+                self._open.move_to_end((path, identity))
+            return handle
+
+
+_HANDLES = Handles()
+
+
 class LocalObject:
-    """A file. It is opened for each read, so that no number of files is too many."""
+    """A file. A few are kept open, so that no number of files is too many."""
 
     __slots__ = ("identity", "path", "size")
 
@@ -73,7 +116,9 @@ class LocalObject:
 
     def read(self, offset: int, size: int) -> bytes:
         """These bytes."""
-        fd = _open(self.path)
+        # Who reads a file whole reads it once, and other files after it.
+        handle = Handle(self.path) if size == self.size else _HANDLES.get(self.path, self.identity)
+        fd = handle.fd
         try:
             if _identity(os.fstat(fd)) != self.identity:
                 raise StoreError("changed since it was opened", path=self.path, hint="open the dataset anew")
@@ -82,8 +127,6 @@ class LocalObject:
                 data += more
         except OSError as error:
             raise error if isinstance(error, StoreError) else explain(error, Path(self.path)) from error
-        finally:
-            os.close(fd)
         if len(data) < size:
             raise StoreError(f"ends {size - len(data)} bytes before offset {offset + size}", path=self.path)
         return data

@@ -161,8 +161,9 @@ class TFRecord(Records):
     def samples(self, number: int, file: Ranges, rows: Sequence[int], names: Names) -> list[Sample]:
         """Checked and parsed."""
         path, found = self.paths[number], []
-        for row, data in zip(rows, read_ranges(self.source(number), file[rows] + (0, TAIL.size)), strict=True):
-            offset = int(file[row, 0]) - HEAD.size
+        ranges = file[rows] + (0, TAIL.size)
+        heads = (ranges[:, 0] - HEAD.size).tolist()
+        for row, offset, data in zip(rows, heads, read_ranges(self.source(number), ranges), strict=True):
             try:
                 found.append(self._parser.sample(checked(data, row, offset), names))
             except FormatError:
