@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,8 +69,7 @@ class RawFiles(EachFile):
 
     def relative(self, number: int) -> str:
         """The path within the folder."""
-        path = self.paths[number]
-        return os.path.relpath(path, self.root) if self.root else path
+        return relative(self.paths[number], self.root)
 
 
 class ClassFolders(RawFiles):
@@ -84,7 +82,7 @@ class ClassFolders(RawFiles):
 
     def __init__(self, paths: Sequence[str], root: str) -> None:
         super().__init__(paths, root)
-        self._class_of = [self.relative(number).split(os.sep, 1)[0] for number in range(len(paths))]
+        self._class_of = [self.relative(number).split("/", 1)[0] for number in range(len(paths))]
         self.classes = tuple(sorted(set(self._class_of)))
         self._numbers = {name: number for number, name in enumerate(self.classes)}
         first = open_object(self.paths[0])
@@ -106,4 +104,9 @@ class ClassFolders(RawFiles):
 
 def has_classes(paths: Sequence[str], root: str) -> bool:
     """Whether every file lies in a folder within the folder."""
-    return bool(root) and all(os.sep in os.path.relpath(path, root) for path in paths)
+    return bool(root) and all("/" in relative(path, root) for path in paths)
+
+
+def relative(path: str, root: str) -> str:
+    """A path as it is told within a folder that it lies in; of millions, so without asking what ``..`` may mean."""
+    return path.removeprefix(root.rstrip("/") + "/") if root else path

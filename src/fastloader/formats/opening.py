@@ -188,11 +188,18 @@ def _data(paths: Sequence[str], root: str) -> tuple[str, ...]:
     return kept or tuple(paths)
 
 
+def _ending(path: str) -> str:
+    """How a name ends, whatever number it has."""
+    stem, suffix = os.path.splitext(path)
+    suffix = suffix.lower()
+    return re.sub(r"\d+", "#", os.path.splitext(stem)[1].lower() + suffix if suffix in (".gz", ".gzip") else suffix)
+
+
 def _recognised(paths: Sequence[str], root: str, single: bool) -> str:
     """The one format of all files. Of those whose names end alike, one is looked at."""
     kinds: dict[str, str] = {}
     for path in paths:
-        kinds.setdefault(re.sub(r"\d+", "#", "".join(Path(path).suffixes[-2:]).lower()), path)
+        kinds.setdefault(_ending(path), path)
     found: dict[str | None, str] = {}
     for example in kinds.values():
         found.setdefault(format_of(open_object(example)), example)
@@ -211,7 +218,8 @@ def _recognised(paths: Sequence[str], root: str, single: bool) -> str:
             hint="format='raw' takes each file as a sample",
         )  # fmt: skip
     said = ", ".join(f"{NAMES[name or 'raw']} ({os.path.relpath(at, root or None)})" for name, at in found.items())
+    pattern = os.path.join(root, f"*{os.path.splitext(found[names[0]])[1]}")
     raise FormatError(
         f"files of several kinds: {said}", path=root or None,
-        hint=f"choose with a pattern, as in {os.path.join(root, '*.parquet')!r}, or with format=",
+        hint=f"choose with a pattern, as in {pattern!r}, or with format=",
     )  # fmt: skip
