@@ -11,6 +11,7 @@ from fastloader.fields import BY_TYPE_ID
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
+    "how-to/audio.md",
     "how-to/augment-masks-and-views.md",
     "how-to/convert.md",
     "how-to/custom-field.md",
@@ -18,7 +19,9 @@ PAGES = [
     "how-to/expressions.md",
     "how-to/find-the-bottleneck.md",
     "how-to/resume.md",
+    "how-to/text.md",
     "how-to/variable-length.md",
+    "how-to/video.md",
     "reference/dataset.md",
     "reference/formats.md",
     "tutorials/first-dataset.md",

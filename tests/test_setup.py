@@ -118,6 +118,21 @@ def test_what_is_only_useful_holds_nobody_up(machine):
     assert run(machine, "system_packages", sys.executable).returncode == 0
 
 
+def test_programs_that_only_tests_need_are_asked_for_by_tests_alone(machine):
+    compiler_without(machine)
+    apt_that_installs(machine)
+    program(machine, "sox", "exit 0")
+    program(machine, "id", "echo 1000")
+    assert run(machine, "system_packages", sys.executable).returncode == 0
+    result = run(machine, "system_packages", sys.executable, "tests")
+    assert result.returncode == 1
+    assert "Missing: ffmpeg, espeak-ng." in result.stderr
+    assert "sudo apt-get install -y --no-install-recommends ffmpeg espeak-ng\n" in result.stderr
+    for name in ("ffmpeg", "sox", "espeak-ng"):
+        program(machine, name, "exit 0")
+    assert run(machine, "system_packages", sys.executable, "tests").returncode == 0
+
+
 def test_a_failing_installation_shows_the_end_of_its_log(machine):
     compiler_without(machine, "png")
     program(machine, "apt-get", "echo 'E: no such mirror'; exit 100")

@@ -1,7 +1,12 @@
 // Programs of pipelines, and the engine.
 #include "bind.h"
 
+#include <variant>
+
+#include <nanobind/stl/variant.h>
+
 #include "engine.h"
+#include "bound_sound.h"
 
 namespace bind {
 
@@ -62,6 +67,11 @@ struct BoundProgram {
         chain.told = fl::told_numbers(*made);
     }
 
+    explicit BoundProgram(fl::Start start) {
+        if (!start.row_bytes) throw nb::value_error("a row has bytes");
+        chain.start = std::move(start);
+    }
+
     // Itself with one more stage, so that engines that have it are not changed.
     BoundProgram then(fl::Stage stage) const {
         BoundProgram longer(*this);
@@ -72,9 +82,11 @@ struct BoundProgram {
     fl::Chain chain;
 };
 
-// Kind, metadata's size, row's size, kind of image, elements, programs of views and whether each lies beside the one before.
+// Kind, metadata's size, row's size, kind of image, elements, and what runs: programs of views and whether each lies beside
+// the one before, or the program of a sound.
 using ViewTuple = std::tuple<const BoundProgram*, bool>;
-using PlanTuple = std::tuple<int, std::size_t, std::size_t, int, std::optional<ElementsTuple>, std::vector<ViewTuple>>;
+using PlanTuple = std::tuple<int, std::size_t, std::size_t, int, std::optional<ElementsTuple>,
+                             std::variant<std::vector<ViewTuple>, const BoundSound*>>;
 
 fl::Elements elements_of(const ElementsTuple& given, std::size_t metadata_size) {
     const auto& [bytes, stated, length, multiple, truncate, fill] = given;
@@ -99,24 +111,31 @@ struct BoundEngine {
     static std::vector<fl::ColumnPlan> plans(const std::vector<PlanTuple>& columns) {
         using Kind = fl::ColumnPlan::Kind;
         std::vector<fl::ColumnPlan> plans;
-        for (const auto& [kind, metadata_size, row_bytes, image, elements, programs] : columns) {
-            if (kind < 0 || kind > static_cast<int>(Kind::program)) throw nb::value_error("no such plan");
+        for (const auto& [kind, metadata_size, row_bytes, image, elements, runs] : columns) {
+            const auto* const* sounds = std::get_if<const BoundSound*>(&runs);
+            const BoundSound* const sound = sounds ? *sounds : nullptr;
+            const auto programs = sounds ? std::vector<ViewTuple>() : std::get<std::vector<ViewTuple>>(runs);
+            if (kind < 0 || kind > static_cast<int>(Kind::sound)) throw nb::value_error("no such plan");
             const auto plan = static_cast<Kind>(kind);
             if (plan == Kind::image && metadata_size != sizeof(fl::ImageShape))
                 throw nb::value_error("an image's metadata is its shape");
             if (elements ? plan != Kind::ragged && plan != Kind::padded : plan == Kind::padded)
                 throw nb::value_error("elements are padded or ragged");
             if ((plan == Kind::program) == programs.empty()) throw nb::value_error("programs have a plan of their own");
-            plans.push_back({plan, metadata_size, row_bytes, coding_of(image), {}, {}});
+            if ((plan == Kind::sound) != (sound != nullptr)) throw nb::value_error("sounds have a plan of their own");
+            plans.push_back({plan, metadata_size, row_bytes, coding_of(image), {}, {}, {}});
+            if (sound) {
+                plans.back().sound = sound->program;
+                plans.back().row_bytes = sound->program->row_bytes();
+                if (metadata_size != sound->program->metadata_bytes()) throw nb::value_error("a sound's metadata has another size");
+            }
             if (!programs.empty()) {
                 auto views = std::make_shared<fl::Views>();
                 for (const auto& [program, beside] : programs) {
-                    const auto& first = *program->chain.first;
-                    if (metadata_size != (first.stored == fl::StoredKind::raw ? 0 : sizeof(fl::ImageShape)))
-                        throw nb::value_error("an image's metadata is its shape");
+                    if (metadata_size != program->chain.metadata_size())
+                        throw nb::value_error("the metadata is not what the program takes");
                     views->add(program->chain, beside);
-                    if (first.stored != views->first().stored || first.raw.bytes() != views->first().raw.bytes())
-                        throw nb::value_error("views are of one image");
+                    if (!program->chain.begins_as(views->first())) throw nb::value_error("views are of one value");
                 }
                 plans.back().row_bytes = views->row_bytes();
                 plans.back().views = std::move(views);
@@ -151,7 +170,7 @@ nb::tuple to_python(const fl::FinishedBatch& batch, const std::vector<fl::Column
             plan.metadata_size ? slot_array(batch.slot, column.metadata.data(), batch.samples * plan.metadata_size)
                                : none,
             rows ? none : slot_array(batch.slot, column.data.data(), column.size),
-            rows || plan.kind == fl::ColumnPlan::Kind::fixed
+            rows || plan.kind == fl::ColumnPlan::Kind::fixed || plan.kind == fl::ColumnPlan::Kind::sound
                 ? none
                 : slot_array(batch.slot, column.offsets.data(), column.offsets.size()),
             all ? none : slot_array(batch.slot, column.valid.data(), column.valid.size())));
@@ -174,10 +193,19 @@ void bind_programs(nb::module_& m) {
                       std::array<float, 4>, std::uint64_t, const std::vector<std::size_t>&>(),
              "stored"_a, "seekable"_a, "raw"_a, "steps"_a, "result"_a, "element"_a, "layout"_a, "scale"_a, "bias"_a,
              "seed"_a, "tells"_a = std::vector<std::size_t>{})
+        .def_static("rows", [](std::size_t row_bytes, std::uint64_t seed) {
+            return BoundProgram({.row_bytes = row_bytes, .seed = seed});
+        }, "row_bytes"_a, "seed"_a)
+        .def_static("decoder", [](std::uintptr_t address, std::string name, std::size_t metadata_size,
+                                  std::size_t row_bytes, std::uint64_t seed) {
+            if (!address) throw nb::value_error("no such function");
+            return BoundProgram({.decode = reinterpret_cast<fl::DecodeFunction>(address), .name = std::move(name),
+                                 .metadata_size = metadata_size, .row_bytes = row_bytes, .seed = seed});
+        }, "address"_a, "name"_a, "metadata_size"_a, "row_bytes"_a, "seed"_a)
         .def_prop_ro("row_bytes", [](const BoundProgram& p) { return p.chain.row_bytes(); })
         .def_prop_ro("told", [](const BoundProgram& p) { return p.chain.told; })
         .def("then", [](const BoundProgram& p, const BoundProgram& next) {
-            if (!next.chain.stages.empty()) throw nb::value_error("a program alone");
+            if (!next.chain.first || !next.chain.stages.empty()) throw nb::value_error("a program alone");
             return p.then({.program = next.chain.first});
         }, "program"_a)
         .def("then_function", [](const BoundProgram& p, std::uintptr_t address, std::string name, std::uint32_t op,
@@ -195,23 +223,66 @@ void bind_programs(nb::module_& m) {
             return p.then({.overlay = overlay});
         }, "mask"_a, "share"_a, "samples"_a,
            nb::sig("def then_overlay(self, mask: Buffer, share: int, samples: list[int]) -> Program"))
-        .def("run", [](const BoundProgram& p, nb::object payload, nb::object shape, std::uint64_t epoch,
+        .def("then_conversion", [](const BoundProgram& p, int from, int to, std::tuple<std::size_t, std::size_t> sides,
+                                   int given, int made, std::vector<float> scale, std::vector<float> bias) {
+            if (from < 0 || from >= fl::kNumbers) throw nb::value_error("no such number");
+            if (to < 0 || to > static_cast<int>(fl::Element::float32)) throw nb::value_error("no such element");
+            for (const int layout : {given, made})
+                if (layout < 0 || layout > static_cast<int>(fl::Layout::chw)) throw nb::value_error("no such layout");
+            return p.then({.conversion = std::make_shared<const fl::Conversion>(fl::Conversion{
+                static_cast<fl::Number>(from), static_cast<fl::Element>(to), std::get<0>(sides), std::get<1>(sides),
+                static_cast<fl::Layout>(given), static_cast<fl::Layout>(made), std::move(scale), std::move(bias)})});
+        }, "number"_a, "element"_a, "sides"_a, "given"_a, "made"_a, "scale"_a, "bias"_a)
+        .def("run", [](const BoundProgram& p, nb::object payload, nb::object metadata, std::uint64_t epoch,
                        std::uint64_t sample, nb::object out, nb::object told) {
-            Buffer data(payload), shapes(shape);
+            Buffer data(payload), row(metadata);
             MutableBuffer to(out);
             std::optional<MutableBuffer> numbers;
             if (!told.is_none()) numbers.emplace(told);
             const auto room = numbers ? numbers->as<double>() : std::span<double>{};
             if (numbers && room.size() != p.chain.told) throw nb::value_error("another number of numbers is told");
-            const auto stored = shapes.as<fl::ImageShape>();
-            if (stored.size() != 1) throw nb::value_error("one shape of four uint32");
+            const auto needed = p.chain.metadata_size();
+            if (needed && row.bytes().size() != needed) throw nb::value_error("the metadata has the wrong size");
             if (to.bytes().size() != p.chain.row_bytes()) throw nb::value_error("the output has the wrong size");
             nb::gil_scoped_release release;
             thread_local fl::ProgramRunner runner;
-            fl::run_chain(p.chain, runner, data.bytes(), stored[0], epoch, sample, to.bytes(), room);
-        }, "payload"_a, "shape"_a, "epoch"_a, "sample"_a, "out"_a, "told"_a.none() = nb::none(),
-           nb::sig("def run(self, payload: Buffer, shape: Buffer, epoch: int, sample: int, out: Buffer, "
-                   "told: Buffer | None = None) -> None"));
+            fl::run_chain(p.chain, runner, data.bytes(), row.bytes(), epoch, sample, to.bytes(), room);
+        }, "payload"_a, "metadata"_a, "epoch"_a, "sample"_a, "out"_a, "told"_a.none() = nb::none(),
+           nb::sig("def run(self, payload: Buffer, metadata: Buffer, epoch: int, sample: int, out: Buffer, "
+                   "told: Buffer | None = None) -> None"))
+        .def("run_rows", [](const BoundProgram& p, nb::object metadata, nb::object chosen, std::uint64_t epoch,
+                            nb::object samples, nb::object out) {
+            Buffer rows(metadata), names(samples), wanted(chosen);
+            MutableBuffer to(out);
+            const auto numbers = names.as<std::int64_t>();
+            const auto which = wanted.bytes();
+            const auto width = p.chain.metadata_size(), row_bytes = p.chain.row_bytes();
+            const auto count = numbers.size();
+            const auto holds = [&](std::size_t bytes, std::size_t each) {
+                return each ? bytes / each == count && bytes % each == 0 : bytes == 0;
+            };
+            if (!holds(rows.bytes().size(), width) || which.size() != count || !holds(to.bytes().size(), row_bytes))
+                throw nb::value_error("a metadata row, a sample, a choice and a row of the output for each");
+            std::vector<std::tuple<std::size_t, std::string>> failed;
+            {
+                nb::gil_scoped_release release;
+                thread_local fl::ProgramRunner runner;
+                for (std::size_t i = 0; i < count; ++i) {
+                    const auto row = to.bytes().subspan(i * row_bytes, row_bytes);
+                    try {
+                        if (which[i])
+                            fl::run_chain(p.chain, runner, {}, rows.bytes().subspan(i * width, width), epoch,
+                                          static_cast<std::uint64_t>(numbers[i]), row);
+                    } catch (const fl::Failure& failure) {
+                        std::memset(row.data(), 0, row.size());
+                        failed.emplace_back(i, failure.what());
+                    }
+                }
+            }
+            return failed;
+        }, "metadata"_a, "chosen"_a, "epoch"_a, "samples"_a, "out"_a,
+           nb::sig("def run_rows(self, metadata: Buffer, chosen: Buffer, epoch: int, samples: Buffer, out: Buffer) "
+                   "-> list[tuple[int, str]]"));
 }
 
 void bind_engine(nb::module_& m) {

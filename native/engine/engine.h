@@ -17,6 +17,7 @@
 #include "payloads.h"
 #include "readahead.h"
 #include "slot.h"
+#include "sound_program.h"
 #include "stopwatch.h"
 #include "views.h"
 
@@ -30,7 +31,8 @@ struct ColumnPlan {
         ragged,  // payloads of any size
         image,   // payloads to be decoded; the metadata row is an ImageShape
         padded,  // payloads made of elements, each in a row of one length; lengths stand for offsets
-        program,  // images that programs make views of; the metadata row, if any, is an ImageShape
+        program,  // payloads that chains make views of; the metadata row is what the chains need
+        sound,    // sounds that a program makes rows of
     };
     Kind kind;
     std::size_t metadata_size = 0;
@@ -38,6 +40,7 @@ struct ColumnPlan {
     ImageCoding image{};
     std::shared_ptr<const Views> views{};  // of kind `program`; row_bytes is that of all of them
     Elements elements{};  // of padded payloads; of ragged ones where they are to agree in it
+    std::shared_ptr<const SoundProgram> sound{};  // of kind `sound`; row_bytes is that of its result
 };
 
 // Bytes that a slot has for so many samples of a field, all of them there; nothing where that depends on the samples.

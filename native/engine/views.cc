@@ -40,13 +40,13 @@ std::vector<std::int64_t> Views::places(std::size_t samples) const {
     return places;
 }
 
-void Views::run(ProgramRunner& runner, Bytes payload, const ImageShape& shape, std::uint64_t epoch, std::uint64_t sample,
+void Views::run(ProgramRunner& runner, Bytes payload, Bytes metadata, std::uint64_t epoch, std::uint64_t sample,
                 std::uint8_t* data, std::span<const std::int64_t> places, std::size_t i) const {
     std::span<double> told;
     if (told_) told = {reinterpret_cast<double*>(data + places[images_.size()]) + i * told_, told_};
     for (const auto& [chain, area, within] : views_) {
         auto* row = data + places[area] + i * images_[area] + within;
-        run_chain(chain, runner, payload, shape, epoch, sample, {row, chain.row_bytes()}, told.first(chain.told));
+        run_chain(chain, runner, payload, metadata, epoch, sample, {row, chain.row_bytes()}, told.first(chain.told));
         told = told.subspan(chain.told);
     }
 }

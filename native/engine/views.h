@@ -15,14 +15,14 @@ public:
     void add(Chain chain, bool beside);
 
     bool empty() const { return views_.empty(); }
-    const Program& first() const { return *views_.front().chain.first; }
+    const Chain& first() const { return views_.front().chain; }
     std::size_t row_bytes() const;  // of a sample in all areas
 
     // Where each area begins, and where the last ends. Areas begin at multiples of 64 bytes.
     std::vector<std::int64_t> places(std::size_t samples) const;
 
-    // Fills row `i` of all areas; the payload is that of the sample. Throws what run_chain does.
-    void run(ProgramRunner& runner, Bytes payload, const ImageShape& shape, std::uint64_t epoch, std::uint64_t sample,
+    // Fills row `i` of all areas; the payload and the metadata row are the sample's. Throws what run_chain does.
+    void run(ProgramRunner& runner, Bytes payload, Bytes metadata, std::uint64_t epoch, std::uint64_t sample,
              std::uint8_t* data, std::span<const std::int64_t> places, std::size_t i) const;
     void blank(std::uint8_t* data, std::span<const std::int64_t> places, std::size_t i) const;
 

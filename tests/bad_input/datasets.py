@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import wave
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -127,6 +128,27 @@ def _photos() -> list[dict[str, Any]]:
     return samples
 
 
+def _wav(samples: Any, rate: int) -> bytes:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as out:
+        out.setnchannels(samples.shape[1])
+        out.setsampwidth(2)
+        out.setframerate(rate)
+        out.writeframes(samples.tobytes())
+    return file.getvalue()
+
+
+def _sounds() -> list[dict[str, Any]]:
+    rng = np.random.default_rng(9)
+    return [
+        {"wave": rng.random(20 + 30 * i).astype(np.float32) if i != 1 else None,
+         "both": rng.integers(-9000, 9000, (12 + i, 1 + i)).astype(np.int16) if i != 2 else None,
+         "file": _wav(rng.integers(-9000, 9000, (40, 1 + i % 2)).astype(np.int16), 8000 + i) if i != 3 else None,
+         "mel": rng.random((1 + i, 3)).astype(np.float32), "codes": rng.integers(0, 600, (3, 5 * i))}
+        for i in range(4)
+    ]  # fmt: skip
+
+
 def _make(
     folder: Path,
     name: str,
@@ -182,6 +204,11 @@ def make_bases(folder: Path) -> dict[str, Base]:
         _make(folder, "pictures",
               {"raw": fl.RawImageField(4, 4), "jpeg": fl.JPEGImageField(), "png": fl.PNGImageField(level=0)},
               _pictures(), compression={"raw": "lz4", "png": "zstd"}),
+        _make(folder, "sounds",
+              {"wave": fl.AudioWaveformField(8000), "both": fl.AudioWaveformField(8000, mono=False, dtype="int16"),
+               "file": fl.AudioCompressedField(), "mel": fl.SpectrogramField(n_mels=3, dtype="float16"),
+               "codes": fl.AudioTokensField(3, 600)},
+              _sounds(), compression={"both": "lz4", "codes": "zstd"}),
         _make(folder, "photos",
               {"seekable": fl.JPEGImageField(), "lying": fl.JPEGImageField(orient=True, seekable=False, verbatim=True),
                "webp": fl.WebPImageField(orient=True), "png": fl.PNGImageField(orient=True)}, _photos()),
@@ -194,9 +221,26 @@ def make_bases(folder: Path) -> dict[str, Base]:
         _make(folder, "shards", {"data": fl.BytesField(), "n": fl.IntField()},
               [{"data": b"shard" * i, "n": i if i != 4 else None} for i in range(7)],
               keys=[f"k{i}" for i in range(7)], shard_size=40),
+        _make(folder, "texts",
+              {"text": fl.TextField(dictionary=256), "tokens": fl.TokenizedTextField(vocab_size=1000),
+               "packed": fl.PackedTextField(8, 300), "vector": fl.EmbeddingField(3, "int8"),
+               "list": fl.ListField(fl.TextField()), "numbers": fl.ListField(fl.IntField()),
+               "dict": fl.DictField({"a": fl.TextField(), "b": fl.IntField(), "c": fl.EmbeddingField(2)})},
+              [_texts(i) if i != 4 else dict.fromkeys(_texts(i)) for i in range(24)]),
         _unknown(folder),
     ]  # fmt: skip
     return {base.name: base for base in made}
+
+
+def _texts(i: int) -> dict[str, Any]:
+    """Texts that are alike enough for a dictionary, and what else is made of words."""
+    words = ["a picture of", "two dogs", "the old bridge", "in the rain", "seen from the harbour", "at night"]
+    text = ", ".join(words[(i * k + k) % 6] for k in range(1, 9))
+    return {
+        "text": f"{i}: {text}", "tokens": list(range(i % 5)), "packed": [[i, 1], [2] * (1 + i % 4)],
+        "vector": [i, -i / 2, 1], "list": [text[:20]] * (i % 4), "numbers": [i] * (i % 3),
+        "dict": {"a": text[:15], "b": i, "c": [i, 0.5]},
+    }  # fmt: skip
 
 
 def _unknown(folder: Path) -> Base:

@@ -53,7 +53,21 @@ def rows_of(column: Any) -> list[Any]:
     if isinstance(column, np.ma.MaskedArray):
         mask = np.ma.getmaskarray(column)  # of a record's shape for records
         return [None if mask[i].tobytes().strip(b"\0") else column.data[i] for i in range(len(column))]
+    if isinstance(column, dict):
+        if "cu_seqlens" in column:
+            return [_sequence(column, i) for i in range(len(column["tokens"]))]
+        parts = zip(*map(rows_of, column.values()), strict=True)
+        return [None if any(one is None for one in part) else dict(zip(column, part, strict=True)) for part in parts]
     return list(column)
+
+
+def _sequence(column: dict[str, Any], i: int) -> dict[str, Any] | None:
+    """One packed sequence of a batch, as it comes alone."""
+    rows = {name: column[name][i] for name in ("tokens", "position_ids", "document_ids")}
+    if (rows["document_ids"] < 0).all():
+        return None
+    ends = np.append(np.flatnonzero(rows["position_ids"] == 0), len(rows["tokens"])).astype(np.int32)
+    return rows | {"cu_seqlens": ends, "max_seqlen": int(np.diff(ends).max())}
 
 
 class Exercise:

@@ -9,7 +9,7 @@ import zlib
 from random import Random
 from typing import Any
 
-from fastloader.kernels import compress
+from fastloader.kernels import ZSTD, compress
 from fastloader.types import TypeId
 
 PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
@@ -229,7 +229,7 @@ def change_frame(rng: Random, stored: bytes, codec: int, raw: bytes) -> bytes:
     if what == 3:
         return stored + rng.choice([stored, b"\0", b"\x50\x2a\x4d\x18\4\0\0\0abcd"])
     if what == 4:
-        return compress(bytes(rng.choice([0, 1, len(raw), 10**6])), codec, 1)
+        return compress(bytes(rng.choice([0, 1, len(raw), 10**6])), min(codec, ZSTD), 1)
     return rng.choice(
         [b"", b"\x28\xb5\x2f\xfd", b"\x28\xb5\x2f\xfd\xe0" + b"\xff" * 8 + bytes(4), b"\xff" * 40, bytes(30)]
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 from fastloader.formats.fld.layout import DESCRIPTOR, NO_FIELD, Kind
-from fastloader.kernels import decompress
+from fastloader.kernels import ZSTD_DICTIONARY, Dictionary, decompress
 
 from .anatomy import Anatomy, Number, Payload
 from .datasets import Base
@@ -66,8 +66,16 @@ class Edit:
         if not payload.codec:
             return stored
         out = bytearray(struct.unpack_from("<Q", self.before, payload.extent + 16)[0])
-        decompress(stored, payload.codec, out)
+        decompress(stored, payload.codec, out, self._dictionary(payload))
         return bytes(out)
+
+    def _dictionary(self, payload: Payload) -> Dictionary | None:
+        if payload.codec != ZSTD_DICTIONARY:
+            return None
+        begin, size = (
+            self.anatomy.number(Kind.DICTIONARY, payload.field, name).get(self.before) for name in ("offset", "size")
+        )
+        return Dictionary(self.before[begin : begin + size])
 
 
 def flip_bits(edit: Edit, rng: Random) -> str:

@@ -25,7 +25,7 @@ def able(field: Field) -> bool:
     """Whether the field's images go through pipelines."""
     if isinstance(field, RawImageField):
         return (
-            field.dtype == "uint8" and field.channels <= 4 and 4 <= min(field.shape[:2]) and max(field.shape[:2]) <= 100
+            field.dtype == "uint8" and field.channels <= 4 and min(field.shape[:2]) >= 4 and max(field.shape[:2]) <= 100
         )
     return isinstance(field, ImageFileField)
 

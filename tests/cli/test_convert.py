@@ -30,7 +30,7 @@ def test_a_folder_of_images_becomes_a_dataset(run, photos, tmp_path):
     result = run("convert", photos, tmp_path / "a.fld")
     assert result.exit_code == 0, result.output
     assert result.output.splitlines()[:4] == [
-        "field  stored as", "image  JPEGImageField()", "label  IntField()", "path   JSONField()",
+        "field  stored as", "image  JPEGImageField()", "label  IntField()", "path   TextField()",
     ]  # fmt: skip
     assert "a.fld: 3 samples, " in result.output
     reader = fl.open(tmp_path / "a.fld")

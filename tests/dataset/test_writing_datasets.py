@@ -36,7 +36,7 @@ PNG = (IMAGES / "2-rgb.png").read_bytes()
         ([JPEG, b"x"], fl.BytesField()),
         ([b"\xff\xd8\xff and no more"], fl.BytesField()),
         ([PNG], fl.PNGImageField()),
-        (["a", "b"], fl.JSONField()),
+        (["a", "b"], fl.TextField()),
         ([None, None], fl.JSONField()),
         ([[1, "a"], {"x": None}], fl.JSONField()),
         ([1, "a"], fl.JSONField()),

@@ -100,7 +100,8 @@ def test_every_operation_has_a_case():
     cast = {"Cast", "Layout", "Normalize"}  # what the last step does
     crops = {"CenterCrop", "HorizontalFlip", "RandomResizedCrop", "Resize", "VerticalFlip"}  # in test_pipelines.py
     described = {
-        "BatchOp", "CustomOp", "Drawn", "LabelOp", "Named", "Numbers", "Op", "Pixels", "Random", "Step", "custom",
+        "ArrayOp", "BatchOp", "CustomOp", "Drawn", "LabelOp", "Named", "Numbers", "Op", "Pixels", "Random", "Step",
+        "custom",
     }  # fmt: skip
     elsewhere = {
         "CutMix", "Follow", "Geometry", "LabelSmoothing", "Mixup", "OneHot", "Orient", "Poison", "ReplaceLabel", "Size",

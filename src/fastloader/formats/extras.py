@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from fastloader.errors import MissingLibraryError
+from fastloader.errors import MissingExtraError
 
 
 def required(module: str, what: str, path: str) -> Any:
@@ -13,7 +13,7 @@ def required(module: str, what: str, path: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise MissingLibraryError(
-            f"{what} is read and written by {module.partition('.')[0]}, which is not installed", path=path,
-            hint='pip install "fastloader[formats]"',
+        raise MissingExtraError(
+            f"{what} is read and written by {module.partition('.')[0]}, which is not installed",
+            extra="formats", path=path,
         ) from error  # fmt: skip

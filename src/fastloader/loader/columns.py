@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -13,17 +13,34 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import DecodeError, FastLoaderError, FormatError, OperationError
-from fastloader.fields import BatchDecoder, Decoder, Field
+from fastloader.fields import BatchDecoder, Decoder, Field, RowDecoder
 from fastloader.formats.fld import Dataset
 from fastloader.formats.fld.layout import Kind
 from fastloader.loader.padding import Layout
-from fastloader.pipeline import Compiled, Following, Images, LabelPipeline, Sizes
+from fastloader.loader.rows import Rows, why
+from fastloader.pipeline import (
+    ChoicePipeline,
+    ClipPipeline,
+    Compiled,
+    Following,
+    Images,
+    LabelPipeline,
+    Pipeline,
+    RowPipeline,
+    Sizes,
+    SoundPipeline,
+)
 
 Parts = tuple[NDArray[np.uint8] | None, NDArray[np.uint8] | None, NDArray[np.int64] | None, NDArray[np.uint8] | None]
 """What the engine gives of a field: metadata rows, values, the offsets between them, and which are there."""
 
 EnginePlan = tuple[
-    int, int, int, int, tuple[int, int, int, int, bool, bytes] | None, list[tuple[kernels.Program, bool]]
+    int,
+    int,
+    int,
+    int,
+    tuple[int, int, int, int, bool, bytes] | None,
+    list[tuple[kernels.Program, bool]] | kernels.SoundProgram,
 ]
 """What the engine is told of a field: kind, sizes of metadata and of a row, kind of image, elements, programs."""
 
@@ -33,7 +50,7 @@ Value = tuple[Any, NDArray[np.bool_] | None]
 _NOTHING = np.zeros(0, np.uint8)
 _NO_OFFSETS = np.zeros(0, np.int64)
 _EMPTY = memoryview(b"")
-_KINDS = {"rows": 0, "fixed": 1, "ragged": 2, "image": 3, "padded": 4, "program": 5}
+_KINDS = {"rows": 0, "fixed": 1, "ragged": 2, "image": 3, "padded": 4, "program": 5, "sound": 6}
 """The engine's numbers of the plans."""
 
 
@@ -96,16 +113,22 @@ class Column:
         name: str,
         field: Field,
         layout: Layout | None = None,
-        pipeline: Images | LabelPipeline | Following | None = None,
+        pipeline: Pipeline | None = None,
     ) -> None:
         self.number = number
         self.name = name
         self.field = field
         self.layout = layout
         self.pipeline = pipeline if isinstance(pipeline, Images) else None
+        self.sound = pipeline if isinstance(pipeline, SoundPipeline) else None
+        self.clips = pipeline if isinstance(pipeline, ClipPipeline) else None
         self.labels = pipeline if isinstance(pipeline, LabelPipeline) else None
+        self.choice = pipeline if isinstance(pipeline, ChoicePipeline) else None
         self.following = pipeline if isinstance(pipeline, Following) else None
         self.decoder: Decoder = field.get_decoder_class()(field)
+        self.rows: Rows | None = None
+        if isinstance(pipeline, RowPipeline) and isinstance(self.decoder, RowDecoder):
+            self.rows = Rows(self.decoder, pipeline)
         self.metadata_type = field.metadata_type
         self._batch = self.decoder.batch if isinstance(self.decoder, BatchDecoder) else None
 
@@ -114,7 +137,11 @@ class Column:
         """Whether Python runs once a sample."""
         if self.pipeline is not None:
             return self.pipeline.needs_python
-        return self._batch is None and self.layout is None
+        if self.clips is not None:
+            return True
+        if self.rows is not None:
+            return self.rows.needs_python
+        return self._batch is None and self.layout is None and self.sound is None
 
     def engine_plan(self) -> EnginePlan:
         """The plan as the engine takes it."""
@@ -123,6 +150,10 @@ class Column:
             return _KINDS[kind], metadata_size, 0, 0, elements, []
         if self.pipeline is not None:
             return _KINDS["program"], self.metadata_type.itemsize, 0, 0, None, self.pipeline.programs()
+        if self.rows is not None and self.rows.by_engine:
+            return _KINDS["program"], self.metadata_type.itemsize, 0, 0, None, self.rows.programs()
+        if self.sound is not None:
+            return _KINDS["sound"], self.metadata_type.itemsize, 0, 0, None, self.sound.program
         plan = self.decoder.plan
         row_bytes = min(plan.row_bytes, 2**63 - 1)  # a claim past that fits no payload either
         return _KINDS[plan.kind], self.metadata_type.itemsize, row_bytes, plan.image, None, []
@@ -145,7 +176,7 @@ class Column:
     def made(self, parts: Parts, numbers: NDArray[np.int64], epoch: int, faults: list[Fault]) -> Made:
         """The field's part of a batch of these samples. What can't be decoded is added to ``faults``."""
         if self.pipeline is None:
-            return Made({self.name: self._value(parts, numbers, faults)}, [])
+            return Made({self.name: self._value(parts, numbers, epoch, faults)}, [])
         _, data, places, valid_bytes = parts
         assert data is not None
         assert places is not None
@@ -158,7 +189,7 @@ class Column:
         valid = None if good.all() else good
         return Made({name: (value, valid) for name, value in values.items()}, sizes)
 
-    def _value(self, parts: Parts, numbers: NDArray[np.int64], faults: list[Fault]) -> Value:
+    def _value(self, parts: Parts, numbers: NDArray[np.int64], epoch: int, faults: list[Fault]) -> Value:
         samples = len(numbers)
         metadata_bytes, data, offsets, valid_bytes = parts
         valid = None if valid_bytes is None else valid_bytes.view(np.bool_)
@@ -166,20 +197,67 @@ class Column:
             assert data is not None
             assert offsets is not None
             return self.layout.values(metadata_bytes, data, offsets, valid), valid
+        if self.rows is not None and self.rows.by_engine:
+            assert data is not None
+            return self.rows.made(data, samples), valid
+        if self.sound is not None:
+            assert data is not None
+            return self.sound.values(data, samples), valid
         rows = _zeros(samples) if valid is None else np.where(valid, 0, -1)
         metadata = (
             np.zeros(samples, self.metadata_type) if metadata_bytes is None else metadata_bytes.view(self.metadata_type)
         )
         payloads = SlotPayloads(_NOTHING if data is None else data, _NO_OFFSETS if offsets is None else offsets, rows)
+        if self.rows is not None:
+            made, wrong = self.rows.make(metadata, rows >= 0, payloads.one)
+            return made, self._without(valid, samples, {i: _as_known(error) for i, error in wrong}, faults)
+        if self.clips is not None:
+            return self._clipped(self.clips, metadata, payloads, numbers, epoch, faults)
         if self._batch is not None:
             try:
                 values = self._batch(metadata, payloads)
+                if self.choice is not None:
+                    return self._chosen(values, valid, numbers, epoch, faults)
                 return (values, valid) if self.labels is None else self._labelled(values, valid, numbers, faults)
             except Exception:
                 if self.decoder.plan.kind != "ragged":
                     raise
                 # Find out which sample it was, one at a time.
-        return self._singly(metadata, payloads, faults)
+        values, valid = self._singly(metadata, payloads, faults)
+        return (values, valid) if self.choice is None else self._chosen(values, valid, numbers, epoch, faults)
+
+    def _chosen(
+        self, values: Any, valid: NDArray[np.bool_] | None, numbers: NDArray[np.int64], epoch: int, faults: list[Fault]
+    ) -> Value:
+        """One element of each list."""
+        assert self.choice is not None
+        lists = (
+            [value if there else None for value, there in zip(values, valid, strict=True)]
+            if valid is not None
+            else values
+        )
+        made, wrong = self.choice.run(lists, numbers, epoch)
+        if wrong:
+            valid = np.ones(len(numbers), np.bool_) if valid is None else valid.copy()
+            valid[list(wrong)] = False
+            faults += [Fault(row, self.name, error) for row, error in wrong.items()]
+        return made, valid
+
+    def why(self, message: str, dataset: Dataset, sample: int, epoch: int) -> Exception:
+        """Why a compiled function of the user's failed on a sample."""
+
+        def again() -> None:
+            shard, row = dataset.where(sample)
+            file = dataset.file(shard)
+            metadata = file.metadata_row(self.number, row, self.metadata_type)
+            payload = file.payload(self.number, row)
+            if self.pipeline is not None:
+                for view in self.pipeline.views:
+                    view.again(payload, metadata.tobytes(), epoch, sample)
+            elif self.rows is not None:
+                self.rows.again(metadata, payload)
+
+        return why(message, again)
 
     def _labelled(
         self, values: Any, valid: NDArray[np.bool_] | None, numbers: NDArray[np.int64], faults: list[Fault]
@@ -187,11 +265,18 @@ class Column:
         """The numbers as their pipeline makes them."""
         assert self.labels is not None
         made, wrong = self.labels.run(values, numbers, valid)
-        if wrong:
-            valid = np.ones(len(numbers), np.bool_) if valid is None else valid.copy()
-            valid[list(wrong)] = False
-            faults += [Fault(row, self.name, error) for row, error in wrong.items()]
-        return made, valid
+        return made, self._without(valid, len(numbers), wrong, faults)
+
+    def _without(
+        self, valid: NDArray[np.bool_] | None, samples: int, wrong: Mapping[int, FastLoaderError], faults: list[Fault]
+    ) -> NDArray[np.bool_] | None:
+        """Which values are there, less those that could not be made."""
+        if not wrong:
+            return valid
+        valid = np.ones(samples, np.bool_) if valid is None else valid.copy()
+        valid[list(wrong)] = False
+        faults += [Fault(row, self.name, error) for row, error in wrong.items()]
+        return valid
 
     def _behind(
         self, view: Compiled, images: NDArray[Any], told: NDArray[np.float64], good: NDArray[np.bool_],
@@ -208,6 +293,23 @@ class Column:
                 faults.append(Fault(i, self.name, _as_known(error)))
         return made
 
+    def _clipped(
+        self, clips: ClipPipeline, metadata: NDArray[Any], payloads: SlotPayloads, numbers: NDArray[np.int64],
+        epoch: int, faults: list[Fault],
+    ) -> Value:  # fmt: skip
+        """Clips (batch, frames, ...), decoded and made here."""
+        made = clips.blank(len(numbers))
+        good = payloads.rows >= 0
+        for i in np.flatnonzero(good).tolist():
+            try:
+                video = self.decoder(metadata[i], lambda i=i: payloads.one(i))  # type: ignore[misc]
+                clips.run(video, epoch, int(numbers[i]), made[i])
+            except Exception as error:
+                good[i] = False
+                made[i] = 0
+                faults.append(Fault(i, self.name, _as_known(error)))
+        return made, None if good.all() else good
+
     def _singly(self, metadata: NDArray[Any], payloads: SlotPayloads, faults: list[Fault]) -> Value:
         values: list[Any] = [None] * len(metadata)
         good = payloads.rows >= 0
@@ -217,7 +319,9 @@ class Column:
             except Exception as error:
                 good[i] = False
                 faults.append(Fault(i, self.name, _as_known(error)))
-        return (self.field.collate(values), None) if good.all() else (values, good)
+        if good.all() or self.field.collates_missing:
+            return self.field.collate(values), None if good.all() else good
+        return values, good
 
 
 def compare_sizes(made: Sequence[Made], fields: Sequence[str], faults: list[Fault]) -> None:

@@ -20,7 +20,7 @@ from fastloader.loader.reading import Io
 from fastloader.loader.runner import SPARE_SLOTS, Runner
 from fastloader.loader.stats import Counters
 from fastloader.loader.tuning import Limits, Tuner
-from fastloader.ops import BatchOp, Follow, LabelOp, Op, Views
+from fastloader.ops import BatchOp, Choose, ClipOp, Follow, LabelOp, Op, SoundOp, Views
 from fastloader.reader import DatasetReader
 from fastloader.samplers import BatchOrder, EpochDigest, Order, Position, Remainder
 from fastloader.samplers.checks import whole
@@ -45,10 +45,10 @@ class DataLoader:
       ``fastloader.samplers``, any iterable of sample numbers, or one of torch's samplers, and decides the order by
       itself; a batch sampler decides the batches too, whatever ``batch_size`` says.
     - ``fields``: which to load.
-    - ``pipelines``: by field of images or numbers, a list of ``fastloader.ops``. Those on images run in the engine,
-      from stored bytes to the finished row of the batch in one go; all are checked before anything is read, and
-      ``explain()`` tells them. ``ops.Views`` in place of a list makes several views. ``batch_ops`` are those on whole
-      batches: ``ops.Mixup``, ``ops.CutMix``.
+    - ``pipelines``: by field of images, sounds, videos, lists or numbers, a list of ``fastloader.ops``. Those on
+      images and sounds run in the engine, from stored bytes to the finished row of the batch in one go; all are checked
+      before anything is read, and ``explain()`` tells them. ``ops.Views`` in place of a list makes several views.
+      ``batch_ops`` are those on whole batches: ``ops.Mixup``, ``ops.CutMix``.
     - ``pad``: how samples of different lengths come, for all fields that have such or by field. "list", the default: an
       array where shapes agree, else a list. "ragged": values one behind the other, with ``name_offsets`` (batch + 1).
       "longest", a length, or a ``fastloader.Pad``: rows of one length. ``name_lengths`` comes with both, masked where a
@@ -85,7 +85,7 @@ class DataLoader:
         indices: Sequence[int] | NDArray[Any] | None = None,
         sampler: Order | BatchOrder | Iterable[int] | None = None,
         fields: Sequence[str] | None = None,
-        pipelines: Mapping[str, Sequence[Op | LabelOp | Follow] | Views] | None = None,
+        pipelines: Mapping[str, Sequence[Op | LabelOp | Follow | SoundOp | ClipOp | Choose] | Views] | None = None,
         batch_ops: Sequence[BatchOp] = (),
         pad: PadSpec | Mapping[str, PadSpec] = None,
         on_error: OnError = "raise",

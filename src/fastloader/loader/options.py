@@ -10,26 +10,32 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import FormatError
-from fastloader.fields import Field, PointsField
+from fastloader.fields import Field, PointsField, RowDecoder
 from fastloader.formats.fld import Dataset
 from fastloader.loader.padding import Layout, PadSpec, layouts
 from fastloader.loader.policy import POLICIES
 from fastloader.loader.reading import LEAST_MEMORY, Habit, Io, Reading, check_io, plan_reading
 from fastloader.loader.resources import usable_cpus
-from fastloader.ops import BatchOp, Follow, LabelOp, Op, Views
+from fastloader.ops import BatchOp, Choose, ClipOp, Follow, LabelOp, Op, SoundOp, Views
 from fastloader.pipeline import (
     HIDDEN,
     BatchStep,
     Following,
     Images,
-    LabelPipeline,
+    Pipeline,
     PipelineError,
     Pipelines,
     check_sharing,
     compile_batch_ops,
+    compile_choice,
+    compile_clips,
+    compile_decoder,
     compile_following,
     compile_images,
     compile_labels,
+    compile_sound,
+    is_clip,
+    takes_sounds,
     watched,
 )
 from fastloader.reader import DatasetReader
@@ -98,7 +104,9 @@ class LoaderOptions:
     indices: Sequence[int] | NDArray[Any] | None = None
     sampler: Order | BatchOrder | Iterable[int] | None = None
     fields: Sequence[str] | None = None
-    pipelines: Mapping[str, Sequence[Op | LabelOp | Follow] | Views] = field(default_factory=dict)
+    pipelines: Mapping[str, Sequence[Op | LabelOp | Follow | SoundOp | ClipOp | Choose] | Views] = field(
+        default_factory=dict
+    )
     batch_ops: Sequence[BatchOp] = ()
     pad: PadSpec | Mapping[str, PadSpec] = None
     on_error: OnError = "raise"
@@ -164,21 +172,31 @@ class LoaderOptions:
         return [name for name in known if name in chosen]
 
     def compiled(self, reader: DatasetReader) -> Pipelines:
-        """The programs of the fields that have pipelines."""
-        chosen = self.chosen_fields(reader)
-        fields = _fields(reader, self.pipelines)
-        made: dict[str, Images | LabelPipeline | Following] = {}
+        """The programs of the fields that have pipelines, or decoders that can be compiled."""
+        chosen, layouts = self.chosen_fields(reader), self.layouts(reader)
+        fields = _fields(reader, chosen)
+        made: dict[str, Pipeline] = {}
         pipelines = watched(self.pipelines, fields)
         following = [name for name in pipelines if isinstance(fields[name], PointsField)]
         for name, ops in pipelines.items():
             if name in following:
                 continue
-            if not isinstance(ops, Views) and any(isinstance(op, LabelOp) for op in ops):
+            if is_clip(fields[name], ops):
+                made[name] = compile_clips(name, fields[name], ops, self.seed)
+            elif not isinstance(ops, Views) and any(isinstance(op, LabelOp) for op in ops):
                 made[name] = compile_labels(name, fields[name], ops)
+            elif _chooses(ops):
+                made[name] = compile_choice(name, fields[name], list(ops), self.seed)
+            elif not isinstance(ops, Views) and takes_sounds(fields[name], ops):
+                made[name] = compile_sound(name, fields[name], ops, self.seed)
             else:
                 made[name] = compile_images(name, fields[name], ops, self.seed)
         for name in following:
             made[name] = compile_following(name, fields[name], pipelines[name], pipelines, made)
+        for name in fields.keys() - made.keys() - layouts.keys():
+            kind = fields[name].get_decoder_class()
+            if issubclass(kind, RowDecoder):
+                made[name] = compile_decoder(name, kind(fields[name]), self.seed)
         check_sharing(one for one in made.values() if isinstance(one, Images))
         _check_known("transforms for", self.transforms, _batch_fields(chosen, made))
         return made
@@ -191,8 +209,13 @@ class LoaderOptions:
         """How the samples of each field that is padded or joined lie in a batch."""
         if self.pad is None:
             return {}
+        choosing = [name for name, ops in self.pipelines.items() if _chooses(ops)]
+        both = [name for name in choosing if isinstance(self.pad, Mapping) and name in self.pad]
+        if both:
+            raise ValueError(f"pad for {both[0]!r}: Choose takes one of its elements; leave out one of the two")
+        names = [name for name in self.chosen_fields(reader) if name not in choosing]
         try:
-            return layouts(self.pad, _fields(reader, self.chosen_fields(reader)))
+            return layouts(self.pad, _fields(reader, names))
         except FormatError as error:
             error.path = str(reader.path)
             raise
@@ -249,9 +272,16 @@ class LoaderOptions:
             chosen = pages if indices is None else pages.within(indices)
             quasi = QuasiRandom(chosen, self.window, self.seed, lanes, run)
             return quasi if indices is None else Subset(indices, len(reader), quasi)
+        own: Order | None = reader.own_order(self.seed) if name == "random" and indices is None else None
+        if own is not None:
+            return own
         length = len(reader) if indices is None else len(indices)
         inner: Order = Shuffled(length, self.seed) if name == "random" else Sequential(length)
         return inner if indices is None else Subset(indices, len(reader), inner)
+
+
+def _chooses(ops: Any) -> bool:
+    return not isinstance(ops, Views) and any(isinstance(op, Choose) for op in ops)
 
 
 def _fields(reader: DatasetReader, names: Iterable[str]) -> dict[str, Field]:

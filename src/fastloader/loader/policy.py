@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastloader.fields import BatchParts
 from fastloader.loader.columns import Column, Fault
-from fastloader.loader.padding import Padded, Ragged
 from fastloader.types import Batch, mask_missing, stack
 
 POLICIES = ("raise", "skip", "replace")
@@ -40,7 +40,7 @@ def settle(
         values = {name: _take(known.get(name), *value, rows) for name, value in values.items()}
     batch: Batch = {}
     for name, (value, valid) in values.items():
-        if isinstance(value, Padded | Ragged):
+        if isinstance(value, BatchParts):
             batch |= value.entries(name, valid)
         else:
             batch[name] = value if valid is None else mask_missing(value, valid)
@@ -54,8 +54,9 @@ def _take(
     there = None if valid is None or valid[rows].all() else valid[rows]
     if isinstance(value, np.ndarray):
         return value[rows], there
-    if isinstance(value, Padded | Ragged):
+    if isinstance(value, BatchParts):
         return value.take(rows), there
     chosen = [value[row] for row in rows.tolist()]
     collate = stack if column is None else column.field.collate  # what a pipeline returns is of no field
-    return (collate(chosen) if there is None else chosen), there
+    together = there is None or (column is not None and column.field.collates_missing)
+    return (collate(chosen) if together else chosen), there

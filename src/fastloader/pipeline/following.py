@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader.fields import BoxesField, Field, KeypointsField, PointsField
-from fastloader.ops import Follow, Geometry, Named, Op, Orient, Size, Views
-from fastloader.pipeline.compiler import PipelineError
+from fastloader.ops import Follow, Geometry, Named, Op, Orient, Pixels, Size, Views
 from fastloader.pipeline.images import Images
+from fastloader.pipeline.pieces import PipelineError
 
 HIDDEN = "\0"
 """Fields whose names begin so are never seen in a batch."""
@@ -124,7 +124,7 @@ def compile_following(
     op = ops[0]
     followed = images.get(op.image)
     single = followed.single if isinstance(followed, Images) else None
-    if single is None:
+    if single is None or not isinstance(single.result, Pixels):
         raise PipelineError(f"pipelines for {name!r}: {op} follows {op.image!r}, which has no images")
     geometry = _geometry(pipelines[op.image])
     assert geometry is not None

@@ -1,4 +1,4 @@
-"""What becomes of a field of images: one view or several, as fields of the batch, with what their pipelines tell."""
+"""What becomes of images or arrays: one view or several, as fields of the batch, with what their pipelines tell."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from fastloader import kernels
 from fastloader.fields import Field
 from fastloader.ops import Op, Views
-from fastloader.pipeline.compiler import Compiled, PipelineError, compile_pipeline, element_type
+from fastloader.pipeline.arrays import compile_arrays, is_array
+from fastloader.pipeline.compiler import Compiled, compile_pipeline
 from fastloader.pipeline.draws import Sharer, first_number_of_view
+from fastloader.pipeline.pieces import PipelineError, element_type
 
 Behind = Callable[[Compiled, NDArray[Any], NDArray[np.float64]], NDArray[Any]]
 """Finishes the images of a view in Python; its numbers go into the array given."""
@@ -160,8 +162,9 @@ def _returned(area: Area, numbers: Sequence[NDArray[np.float64]]) -> dict[str, N
 
 def compile_images(name: str, field: Field, ops: Sequence[Op] | Views, seed: int) -> Images:
     """The program of a field's pipeline, or those of its views."""
+    compile_view = compile_arrays if is_array(field) else compile_pipeline
     if not isinstance(ops, Views):
-        compiled = compile_pipeline(name, field, ops, seed)
+        compiled = compile_view(name, field, ops, seed)
         return _checked(Images(name, (Area(name, (compiled,)),), compiled.lines))
     number = 0
 
@@ -170,7 +173,7 @@ def compile_images(name: str, field: Field, ops: Sequence[Op] | Views, seed: int
         made = []
         for one in pipelines:
             view = str(number) if key is None else repr(key)
-            made.append(compile_pipeline(name, field, one, seed, first_number_of_view(number), view))
+            made.append(compile_view(name, field, one, seed, first_number_of_view(number), view))
             number += 1
         return tuple(made)
 

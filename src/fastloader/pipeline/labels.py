@@ -9,14 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastloader import kernels
 from fastloader.errors import OperationError
 from fastloader.fields import Field, FloatField, IntField
-from fastloader.ops import BatchOp, LabelOp, Numbers
+from fastloader.ops import BatchOp, LabelOp, Numbers, Pixels
 from fastloader.ops.batches import mixed
-from fastloader.pipeline.compiler import PipelineError, wrong
+from fastloader.pipeline.choices import ChoicePipeline
+from fastloader.pipeline.clips import ClipPipeline
+from fastloader.pipeline.compiler import wrong
+from fastloader.pipeline.decoders import RowPipeline
 from fastloader.pipeline.draws import MAX_OPS
 from fastloader.pipeline.following import Following
 from fastloader.pipeline.images import Images
+from fastloader.pipeline.pieces import PipelineError
+from fastloader.pipeline.sound import SoundPipeline
 from fastloader.types import Batch
 
 
@@ -65,7 +71,10 @@ def compile_labels(name: str, field: Field, ops: Sequence[Any]) -> LabelPipeline
     return LabelPipeline(tuple(ops), given, tuple(lines))
 
 
-Pipelines = Mapping[str, Images | LabelPipeline | Following]
+Pipeline = Images | LabelPipeline | Following | RowPipeline | SoundPipeline | ClipPipeline | ChoicePipeline
+"""What can become of a field."""
+
+Pipelines = Mapping[str, Pipeline]
 """Pipelines by field."""
 
 
@@ -109,10 +118,15 @@ def compile_batch_ops(ops: Sequence[Any], pipelines: Pipelines, seed: int) -> tu
         single = images.single if isinstance(images, Images) else None
         if isinstance(images, Images) and single is None:
             raise PipelineError(f"batch_ops: {op} mixes images, and {op.image!r} has several views of each")
-        if single is None:
+        if single is None or not isinstance(single.result, Pixels):
             raise PipelineError(
                 f"batch_ops: {op} mixes images, and {op.image!r} has no pipeline that makes them of one size",
                 hint=f"add one, as pipelines={{{op.image!r}: [ops.Resize((224, 224))]}}, or name the field by image=",
+            )
+        if single.result.dtype not in kernels.ELEMENTS:
+            raise PipelineError(
+                f"batch_ops: {op} mixes {', '.join(kernels.ELEMENTS)}, and {op.image!r} has {single.result.dtype}",
+                hint="add ops.Cast('float32') to its pipeline",
             )
         if not isinstance(labels, LabelPipeline) or len(labels.result.shape) != 1:
             raise PipelineError(

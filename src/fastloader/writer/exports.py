@@ -122,7 +122,10 @@ def _as_file(field: Field, value: Any) -> tuple[str, bytes]:
         file = io.BytesIO()
         np.save(file, value, allow_pickle=False)
         return "npy", file.getvalue()
-    return "json", json.dumps(value.item() if isinstance(value, np.generic) else value).encode()
+    try:
+        return "json", json.dumps(value.item() if isinstance(value, np.generic) else value).encode()
+    except TypeError as error:
+        raise SampleError(f"a {type(value).__name__} has no place in a tar", hint="leave the field out") from error
 
 
 class ParquetExport:

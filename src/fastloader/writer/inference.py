@@ -11,7 +11,6 @@ import numpy as np
 from fastloader import kernels
 from fastloader.errors import SampleError
 from fastloader.fields import (
-    BY_TYPE_ID,
     BytesField,
     Field,
     FloatField,
@@ -20,10 +19,11 @@ from fastloader.fields import (
     JSONField,
     NDArrayField,
     PNGImageField,
+    TextField,
     WebPImageField,
 )  # fmt: skip
 from fastloader.fields.image_files import kind_of
-from fastloader.types import Sample, TypeId
+from fastloader.types import Sample
 
 _IMAGES: dict[int, Callable[[], Field]] = {
     kernels.JPEG: JPEGImageField, kernels.PNG: PNGImageField, kernels.WEBP: WebPImageField,
@@ -57,7 +57,7 @@ def infer_field(name: str, values: Sequence[Any]) -> Field:
     if kinds == {"bytes"}:
         return _bytes_field(there)
     if kinds == {"text"}:
-        return BY_TYPE_ID.get(TypeId.TEXT_RAW, JSONField)()
+        return TextField()
     if kinds == {"array"}:
         return _array_field(name, there)
     if kinds <= {"int", "float", "text", "json"} and all(map(_is_json, there)):

@@ -221,9 +221,24 @@ class FldFile:
             extents = self.table(Kind.EXTENTS, field)
             if extents is None:
                 return None
-            payloads = kernels.Payloads(self.bytes, extents, self.data.offset, self.data.offset + self.data.size)
+            known = self.dictionary(field)
+            try:
+                dictionary = None if known is None else kernels.Dictionary(known)
+            except kernels.Failure as failure:
+                raise explain(failure, self.path, None, self.descriptors[field].name) from failure
+            begin, end = self.data.offset, self.data.offset + self.data.size
+            payloads = kernels.Payloads(self.bytes, extents, begin, end, dictionary)
             self._payloads[field] = payloads
         return payloads
+
+    def dictionary(self, field: int) -> bytes | None:
+        """What a field's payloads are compressed with besides themselves, checked; ``None`` where there is nothing."""
+        try:
+            table = self.table(Kind.DICTIONARY, field)
+            return None if table is None else table.row(0, table.rows)
+        except kernels.Failure as failure:
+            name = self.descriptors[field].name
+            raise explain(failure, self.path, None, name, what="the dictionary: ") from failure
 
     @property
     def has_keys(self) -> bool:
