@@ -99,7 +99,10 @@ class DataLoader:
     ) -> None:
         self._runner: Runner | None = None
         if not isinstance(reader, DatasetReader):
-            raise TypeError(f"a loader takes a reader, not a {type(reader).__name__}; give it fastloader.open(path)")
+            raise TypeError(
+                f"a loader takes a reader of a .fld dataset, not a {type(reader).__name__}; give it "
+                "fastloader.open(path), or use .shuffle().batch() of a dataset, or write it as .fld first"
+            )
         self.reader = reader
         self.options = LoaderOptions(
             batch_size=batch_size, shuffle=shuffle, num_workers=num_workers, drop_last=drop_last,

@@ -2,5 +2,6 @@
 
 from fastloader.testing.compare import identical
 from fastloader.testing.fields import FieldContract
+from fastloader.testing.formats import FormatContract
 
-__all__ = ["FieldContract", "identical"]
+__all__ = ["FieldContract", "FormatContract", "identical"]
