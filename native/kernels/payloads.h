@@ -38,6 +38,7 @@ public:
     bool inside(const Extent& extent) const;
     const Table& extents() const { return extents_; }
     Bytes file() const { return file_; }
+    std::uint64_t data_end() const { return data_end_; }
 
     // The stored bytes, checked. Throws Failure "checksum" besides.
     Bytes stored(const Extent& extent, const std::uint8_t* there = nullptr) const;

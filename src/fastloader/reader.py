@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, Self, overload
 
@@ -15,7 +17,10 @@ from fastloader import kernels
 from fastloader.errors import DecodeError, FastLoaderError, KeyNotFoundError, UnknownTypeError
 from fastloader.fields import BatchDecoder, Decoder, Field, MappedPayloads
 from fastloader.formats.fld import Dataset, explain
+from fastloader.formats.fld.dataset import OPENED_AT_ONCE
+from fastloader.formats.fld.file import FldFile
 from fastloader.formats.fld.layout import Kind
+from fastloader.stores import BlockCache, ObjectPath, locate
 from fastloader.types import Batch, Key, Sample, key_bytes, key_text, mask_missing
 
 
@@ -35,10 +40,29 @@ class DatasetReader:
     """A dataset open for reading. Safe from many threads and across fork; pickles to its path and snapshot.
 
     Every payload and every table row is checked against its CRC32C before it is believed.
+
+    ``path`` may be a URL (``s3://``, ``gs://``, ``az://``, ``https://``): header and tables are fetched as they are
+    needed, and of payloads what is asked for. ``storage_options`` are for the store's client. With ``cache_dir`` what
+    was fetched is kept there, in at most ``cache_size`` bytes (or "50GB"; half of the free space unless given), for all
+    processes of the machine.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._dataset: Dataset | None = Dataset(Path(path))
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        storage_options: Mapping[str, Any] | None = None,
+        *,
+        cache_dir: str | os.PathLike[str] | None = None,
+        cache_size: int | str | None = None,
+    ) -> None:
+        where = locate(path, storage_options)
+        if cache_dir is not None:
+            if not isinstance(where, ObjectPath):
+                raise ValueError(f"{os.fspath(path)}: cache_dir is for URLs; this is a local path")
+            where = replace(where, cache=BlockCache(cache_dir, cache_size))
+        elif cache_size is not None:
+            raise ValueError("cache_size without cache_dir: say where to keep the copies")
+        self._dataset: Dataset | None = Dataset(where)
         self._columns: dict[str, _Column] = {}
 
     @property
@@ -49,7 +73,7 @@ class DatasetReader:
         return self._dataset
 
     @property
-    def path(self) -> Path:
+    def path(self) -> Path | ObjectPath:
         """What was opened."""
         return self.dataset.path
 
@@ -194,6 +218,7 @@ class DatasetReader:
         rows: NDArray[np.int64],
         shards: list[int],
     ) -> Any:
+        self.dataset.warm(shards, self.dataset.file)
         files = [self.dataset.file(number) for number in shards]
         try:
             valid = None
@@ -208,7 +233,7 @@ class DatasetReader:
                 if column.metadata_type.itemsize:
                     tables = [file.table(Kind.METADATA, column.number) for file in files]
                     kernels.take([t for t in tables if t is not None], which, rows, metadata.view(np.uint8))
-                sources = [file.payloads(column.number) for file in files] if column.field.has_payload else []
+                sources = self._payloads(column, files, which, rows) if column.field.has_payload else []
                 payloads = MappedPayloads([s for s in sources if s is not None], which, rows)
                 values = column.batch(metadata, payloads)
             else:
@@ -231,6 +256,22 @@ class DatasetReader:
         except Exception as error:
             self._name_culprit(column, samples, DecodeError(f"does not decode: {type(error).__name__}: {error}"))
         return values if valid is None else mask_missing(values, valid)
+
+    def _payloads(
+        self, column: _Column, files: list[FldFile], which: NDArray[np.int32] | None, rows: NDArray[np.int64]
+    ) -> list[kernels.Payloads | None]:
+        """The field's payloads in these files; of objects, those of the rows are fetched."""
+        if not self.dataset.is_remote:
+            return [file.payloads(column.number) for file in files]
+
+        def fetch(position: int) -> kernels.Payloads | None:
+            mine = rows if which is None else rows[which == position]
+            return files[position].payloads_of(column.number, mine)
+
+        if len(files) == 1:
+            return [fetch(0)]
+        with ThreadPoolExecutor(min(OPENED_AT_ONCE, len(files)), "fastloader-reader") as pool:
+            return list(pool.map(fetch, range(len(files))))
 
     def _name_culprit(self, column: _Column, samples: NDArray[np.int64], error: FastLoaderError) -> NoReturn:
         """A batch failed without saying where: find the sample by reading one at a time."""
@@ -311,7 +352,7 @@ class DatasetReader:
         return column
 
     @contextlib.contextmanager
-    def _blame(self, path: Path, sample: int, field: str | None = None) -> Iterator[None]:
+    def _blame(self, path: Path | ObjectPath, sample: int, field: str | None = None) -> Iterator[None]:
         """Name file, sample and field in whatever goes wrong."""
         try:
             yield
@@ -331,7 +372,9 @@ class DatasetReader:
             ) from error  # fmt: skip
 
 
-def _look(path: Path) -> str:
+def _look(path: Path | ObjectPath) -> str:
+    if isinstance(path, ObjectPath):
+        return f'get a copy to look at with "fastloader store get {path} ."'
     return f'run "fastloader verify --decode {path}"'
 
 
@@ -355,6 +398,6 @@ class SampleSlice(Sequence[Sample]):
         return self._reader.read_sample(self._samples[index])
 
 
-def open_dataset(path: str | os.PathLike[str]) -> DatasetReader:
-    """Open a dataset for reading, whatever it is stored as: a ``.fld`` file or a folder of shards."""
-    return DatasetReader(path)
+def open_dataset(path: str | os.PathLike[str], **options: Any) -> DatasetReader:
+    """Open a dataset for reading, whatever it is stored as; the options are those of ``DatasetReader``."""
+    return DatasetReader(path, **options)

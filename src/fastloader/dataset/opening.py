@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any, overload
 
 from fastloader.dataset.base import Node
@@ -32,10 +33,18 @@ class ReaderDataset(DatasetReader, Steps[MapDataset]):
         return MapDataset(self.node)[index] if isinstance(index, slice) else self.read_sample(index)
 
 
-def open_dataset(path: str | os.PathLike[str]) -> ReaderDataset:
-    """Open a dataset for reading, whatever it is stored as: a ``.fld`` file or a folder of shards.
+def open_dataset(
+    path: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    cache_dir: str | os.PathLike[str] | None = None,
+    cache_size: int | str | None = None,
+) -> ReaderDataset:
+    """Open a dataset for reading, whatever it is stored as: a ``.fld`` file or a folder of shards, local or by URL.
 
     The result is a reader, which gives samples by number and key and goes into a ``DataLoader``, and a dataset, with
     ``map``, ``shuffle``, ``batch`` and the other steps.
+
+    ``storage_options``, ``cache_dir`` and ``cache_size`` are for URLs; ``DatasetReader`` describes them.
     """
-    return ReaderDataset(path)
+    return ReaderDataset(path, storage_options, cache_dir=cache_dir, cache_size=cache_size)

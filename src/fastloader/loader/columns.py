@@ -24,6 +24,9 @@ Parts = tuple[NDArray[np.uint8] | None, NDArray[np.uint8] | None, NDArray[np.int
 EnginePlan = tuple[int, int, int, int, tuple[int, int, int, int, bool, bytes] | None, kernels.Program | None]
 """What the engine is told of a field: kind, sizes of metadata and of a row, kind of image, elements, program."""
 
+Source = tuple[kernels.Table | None, kernels.Table | None, kernels.Payloads | None]
+"""A field's tables in a shard: metadata, validity, payloads."""
+
 _NOTHING = np.zeros(0, np.uint8)
 _NO_OFFSETS = np.zeros(0, np.int64)
 _EMPTY = memoryview(b"")
@@ -113,9 +116,7 @@ class Column:
         row_bytes = min(plan.row_bytes, 2**63 - 1)  # a claim past that fits no payload either
         return _KINDS[plan.kind], self.metadata_type.itemsize, row_bytes, plan.image, None, None
 
-    def source(
-        self, dataset: Dataset, shard: int
-    ) -> tuple[kernels.Table | None, kernels.Table | None, kernels.Payloads | None]:
+    def source(self, dataset: Dataset, shard: int) -> Source:
         """The field's tables in a shard."""
         file = dataset.file(shard)
         return (

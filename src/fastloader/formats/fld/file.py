@@ -34,23 +34,27 @@ from fastloader.formats.fld.layout import (
     Header,
     Kind,
 )
-from fastloader.stores import MappedFile
+from fastloader.stores import MappedFile, ObjectPath, RemoteFile
 
 _KNOWN_KINDS = frozenset(Kind)
 
 
 class FldFile:
-    """A mapped file and its tables. Safe from many threads; forked children share the mapping."""
+    """A file and its tables. Safe from many threads; forked children share the mapping.
 
-    def __init__(self, path: Path) -> None:
+    Of an object in a store, ``bytes`` holds what was asked for: tables as they are needed, payloads never.
+    """
+
+    def __init__(self, path: Path | ObjectPath) -> None:
         self.path = path
+        self.remote = RemoteFile(path) if isinstance(path, ObjectPath) else None
         try:
-            mapped = MappedFile(path)
+            self._opened = self.remote or MappedFile(path)  # type: ignore[arg-type]
         except FileNotFoundError as error:
             raise _not_there(path) from error
-        self.bytes = mapped.bytes
-        self.size = mapped.size
-        self.inode = mapped.inode
+        self.bytes = self._opened.bytes
+        self.size = self._opened.size
+        self.inode = self._opened.inode
         self.header = self._read_header()
         self.directory, self.identity = self._read_directory()
         self._check_pointers()
@@ -76,9 +80,13 @@ class FldFile:
 
     def part(self, offset: int, size: int, what: str) -> NDArray[np.uint8]:
         """Bytes of the file, known to be there."""
+        self._bound(offset, size, what)
+        self._opened.ensure([(offset, size)])
+        return self.bytes[offset : offset + size]
+
+    def _bound(self, offset: int, size: int, what: str) -> None:
         if offset < 0 or size < 0 or offset + size > self.size:
             raise self.broken(f"truncated: {what} should end at byte {offset + size}, the file has {self.size}")
-        return self.bytes[offset : offset + size]
 
     def _checked(self, offset: int, size: int, crc: int, what: str, before: int = 0) -> NDArray[np.uint8]:
         data = self.part(offset, size, what)
@@ -129,7 +137,7 @@ class FldFile:
                 continue
             if entry.field >= self.header.num_fields and entry.field != NO_FIELD:
                 raise self.broken(f"lists a table of field {entry.field}; it has {self.header.num_fields} fields")
-            self.part(entry.offset, entry.size, f"the {Kind(entry.kind).name.lower()} table")
+            self._bound(entry.offset, entry.size, f"the {Kind(entry.kind).name.lower()} table")
             if (entry.kind, entry.field) in directory:
                 raise self.broken(f"lists table {entry.kind} of field {entry.field} twice")
             directory[entry.kind, entry.field] = entry
@@ -207,6 +215,8 @@ class FldFile:
             if entry.block_size == 0 or entry.row_size == 0:
                 raise self.broken(f"has {what} with no row or block size")
             blocks = -(-entry.size // entry.block_size)
+            self._bound(entry.crcs_offset, blocks * 4, f"the checksums of {what}")
+            self._opened.ensure([(entry.offset, entry.size), (entry.crcs_offset, blocks * 4)])
             self._checked(entry.crcs_offset, blocks * 4, entry.crc, f"the checksums of {what}")
             table = kernels.Table(
                 self.bytes, entry.offset, entry.size, entry.row_size, entry.block_size, entry.crcs_offset
@@ -224,6 +234,21 @@ class FldFile:
             payloads = kernels.Payloads(self.bytes, extents, self.data.offset, self.data.offset + self.data.size)
             self._payloads[field] = payloads
         return payloads
+
+    def payloads_of(self, field: int, rows: NDArray[np.int64]) -> kernels.Payloads | None:
+        """Like ``payloads``, with the bytes of at least these rows; negative ones stand for nothing."""
+        if self.remote is None:
+            return self.payloads(field)
+        extents = self.table(Kind.EXTENTS, field)
+        if extents is None:
+            return None
+        found = np.zeros(len(rows), EXTENT)
+        kernels.take([extents], None, np.ascontiguousarray(rows, np.int64), found.view(np.uint8))
+        begin, end = self.data.offset, self.data.offset + self.data.size
+        # What lies elsewhere is told by who reads it.
+        ranges = [(at, size) for at, size in zip(found["pointer"].tolist(), found["size"].tolist(), strict=True)
+                  if size and begin <= at <= end and size <= end - at]  # fmt: skip
+        return kernels.Payloads(self.remote.fetched(ranges), extents, begin, end)
 
     @property
     def has_keys(self) -> bool:
@@ -259,10 +284,10 @@ class FldFile:
 
     def payload(self, field: int, sample: int) -> memoryview:
         """One payload, checked and decompressed: a view of the file where it is stored as it is."""
-        payloads = self.payloads(field)
+        payloads = self.payloads_of(field, np.array([sample]))
         if payloads is None:
             return memoryview(b"")
-        where = payloads.locate(sample)
+        where = payloads.locate(sample) if self.remote is None else None
         if where is None:
             return payloads.read(sample).data
         return self.bytes[where[0] : where[0] + where[1]].data
@@ -275,12 +300,15 @@ class FldFile:
 
 
 def explain(
-    failure: kernels.Failure, path: Path, sample: int | None = None, field: str | None = None, what: str = ""
-) -> FormatError:
+    failure: kernels.Failure, path: Path | ObjectPath, sample: int | None = None, field: str | None = None,
+    what: str = "",
+) -> FormatError:  # fmt: skip
     """A native failure as the exception users see."""
     kind, message, _, stored, computed = failure.args
     # What is intact and still does not decode was stored so: only decoding finds the others like it.
     hint = f'run "fastloader verify {"--decode " if kind == "decode" else ""}{path}"'
+    if isinstance(path, ObjectPath):
+        hint = f'get a copy to look at with "fastloader store get {path} ."'
     if kind in ("checksum", "table"):
         what += "payload" if kind == "checksum" else f"table {message}"
         return ChecksumError(
@@ -290,7 +318,7 @@ def explain(
     return error(what + message, path=path, sample=sample, field=field, hint=hint)
 
 
-def _not_there(path: Path) -> NotFoundError:
+def _not_there(path: object) -> NotFoundError:
     error = NotFoundError("there is no such file or folder", path=path, hint="check the path")
     error.errno = errno.ENOENT
     return error
