@@ -13,7 +13,7 @@ from fastloader.stores import RemoteFile
 
 LEAST, MOST = 4, 128
 IN_FLIGHT, IN_FLIGHT_SMALL = 16, 64
-"""Requests at once, unless ``auto_tune`` finds a better number. Small ones spend their time waiting, not transferring."""
+"""Requests at once, unless ``auto_tune`` finds a better number. Small ones wait more than they transfer."""
 SMALL = 512 << 10
 _POLL = 200
 
@@ -170,5 +170,3 @@ class Fetcher:
         if self._was_full:  # else the engine asked for no more, and the number says nothing
             self._limit = self._adapt.observe(self._period_bytes, now - self._period_began)
         self._period_began, self._period_bytes, self._was_full = now, 0, False
-
-

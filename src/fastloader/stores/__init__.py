@@ -1,7 +1,7 @@
 """Where bytes live: local files, memory, object stores. One small protocol, ``Store``, for all of them.
 
-``open_store(url, storage_options)`` gives a store and the key in it. Local files are mapped for reading; what is written
-appears whole or not at all.
+``open_store(url, storage_options)`` gives a store and the key in it. Local files are mapped for reading; what is
+written appears whole or not at all.
 """
 
 from fastloader.stores.base import ChangedError, Stat, Store, Upload

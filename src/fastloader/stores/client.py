@@ -38,7 +38,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def module() -> Any:
-    """obstore's compiled module, usable in this process."""
+    """The compiled module of obstore, usable in this process."""
     global _module
     if _module is None:
         try:
@@ -53,8 +53,9 @@ def module() -> Any:
     return _module
 
 
-def _second_copy(path: str) -> Any:
+def _second_copy(path: str | None) -> Any:
     """The library once more, from a file in memory: by another name, so the linker takes it for another one."""
+    assert path is not None
     fd = os.memfd_create("obstore", os.MFD_CLOEXEC)
     with open(path, "rb") as source, os.fdopen(fd, "wb", closefd=False) as copy:
         copy.write(source.read())

@@ -7,6 +7,7 @@ length and version are checked here on every range, and repeating is decided her
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import queue
 import re
@@ -126,10 +127,8 @@ class CloudStore:
         folder = prefix.strip("/")
         try:
             if folder:
-                try:
+                with contextlib.suppress(NotFoundError):
                     yield self.stat(folder)
-                except NotFoundError:
-                    pass
             for page in client.module().list(self._clients()[1], folder or None):
                 for meta in page:
                     yield _stat_of(meta)
@@ -215,12 +214,12 @@ class CloudStore:
         if patience is None:
             found = await self._get(key, begin, size, version, at_most)
         else:
-            reads = {asyncio.ensure_future(self._get(key, begin, size, version, at_most))}
+            reads = {asyncio.create_task(self._get(key, begin, size, version, at_most))}
             try:
                 done, _ = await asyncio.wait(reads, timeout=patience)
                 if not done and (self.policy.hedge_after is not None or self._pace.may_hedge()):
                     self.hedged += 1
-                    reads.add(asyncio.ensure_future(self._get(key, begin, size, version, at_most)))
+                    reads.add(asyncio.create_task(self._get(key, begin, size, version, at_most)))
                 found = await _first_good(reads)
             finally:
                 for read in reads:
@@ -376,7 +375,7 @@ def _keep(task: asyncio.Task[None]) -> None:
     task.add_done_callback(_tasks.discard)
 
 
-async def _first_good(reads: set[asyncio.Future[T]]) -> T:
+async def _first_good(reads: set[asyncio.Task[T]]) -> T:
     """The first of the results; a failure only when all have failed."""
     failure: BaseException | None = None
     while reads:

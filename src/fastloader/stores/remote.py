@@ -121,7 +121,7 @@ def _blank(size: int) -> NDArray[np.uint8]:
         )
     mapping = (ctypes.c_uint8 * size).from_address(address)
     weakref.finalize(mapping, _libc.munmap, address, size).atexit = False  # someone may look into it until the very end
-    return np.frombuffer(mapping, np.uint8)
+    return np.frombuffer(memoryview(mapping), np.uint8)
 
 
 def _gaps(begin: int, end: int, there: Sequence[Range]) -> list[Range]:
@@ -157,5 +157,3 @@ def _joined(ranges: Iterable[Range], gap: int) -> list[Range]:
 def _pieces(begin: int, size: int) -> list[Range]:
     """A long range as several that are fetched at the same time."""
     return [(at, min(LONGEST, begin + size - at)) for at in range(begin, begin + size, LONGEST)]
-
-

@@ -2,5 +2,6 @@
 
 from fastloader.testing.compare import identical
 from fastloader.testing.fields import FieldContract
+from fastloader.testing.stores import ReadableStoreContract, StoreContract
 
-__all__ = ["FieldContract", "identical"]
+__all__ = ["FieldContract", "ReadableStoreContract", "StoreContract", "identical"]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.errors import FastLoaderError, FormatError
+from fastloader.errors import FastLoaderError, FormatError, StoreError
 from fastloader.fields import Field, field_class
 from fastloader.formats.fld.builder import FieldSpec
 from fastloader.formats.fld.file import FldFile
@@ -64,6 +64,16 @@ class Dataset:
         """Whether the files are objects in a store."""
         return isinstance(self.path, ObjectPath)
 
+    @property
+    def local(self) -> Path:
+        """Where it is, for what can only be done with local files; an error for objects in a store."""
+        if isinstance(self.path, ObjectPath):
+            raise StoreError(
+                "is in a store; this is done with local files only", path=self.path,
+                hint=f'get a copy with "fastloader store get -r {self.path} FOLDER"',
+            )  # fmt: skip
+        return self.path
+
     def warm(self, numbers: Sequence[int], use: Callable[[int], object]) -> None:
         """Call ``use`` for shards, which opens them: of objects many at a time, since each takes a round trip.
 
@@ -106,7 +116,9 @@ class Dataset:
     def _open(self, number: int) -> FldFile:
         shard = self.shards[number]
         path = self.path / shard.path
-        if isinstance(path, Path) and os.path.isdir(path):  # a single file that was appended to since: it is the first shard of a folder now
+        if isinstance(path, Path) and os.path.isdir(
+            path
+        ):  # a single file that was appended to since: it is the first shard of a folder now
             path /= shard_name(0)
         file = FldFile(path)
         if (file.num_samples, file.size, file.identity) != (shard.num_samples, shard.size, shard.identity):
