@@ -5,14 +5,13 @@ Which ones is counted, not drawn: of the requests that a fault is for, every ``e
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import BinaryIO, Literal
 from urllib.parse import urlsplit
 
 Fault = Literal[
@@ -32,17 +31,20 @@ class Proxy:
     seen: int = 0
     spoilt: int = 0
     requests: list[tuple[str, str, str]] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def next_fault(self, method: str, path: str, span: str) -> Fault:
         """What happens to this request: only reads of ranges are spoilt."""
-        self.requests.append((method, path, span))
-        if method != "GET" or not span or self.fault == "none" or not self.concerns(path):
-            return "none"
-        self.seen += 1
-        if self.seen % self.every:
-            return "none"
-        self.spoilt += 1
-        return self.fault
+        with self._lock:
+            self.requests.append((method, path, span))
+            if method != "GET" or not span or self.fault == "none" or not self.concerns(path):
+                return "none"
+            self.seen += 1
+            if self.seen % self.every:
+                return "none"
+            self.spoilt += 1
+            return self.fault
 
 
 @contextlib.contextmanager
@@ -50,105 +52,88 @@ def fault_proxy(upstream: str) -> Iterator[Proxy]:
     """Stand in front of a server on this machine, until the block ends."""
     proxy = Proxy()
     parts = urlsplit(upstream)
-    loop = asyncio.new_event_loop()
+    server = (str(parts.hostname), int(parts.port or 80))
     listener = socket.create_server(("127.0.0.1", 0))
     proxy.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    open_tasks: set[asyncio.Task[None]] = set()
+    sockets: set[socket.socket] = set()
+    threads: list[threading.Thread] = []
+    lock = threading.Lock()
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        open_tasks.add(task)
-        try:
-            await _connection(proxy, reader, writer, str(parts.hostname), int(parts.port or 80))
-        except (OSError, EOFError, asyncio.CancelledError):
-            pass
-        finally:
-            await _end(writer)
-            open_tasks.discard(task)
+    def serve(client: socket.socket) -> None:
+        with client, socket.create_connection(server) as behind:
+            with lock:
+                sockets.update((client, behind))
+            with contextlib.suppress(OSError, EOFError), client.makefile("rb") as asks, behind.makefile("rb") as tells:
+                while not proxy.ended.is_set() and _exchange(proxy, client, asks, behind, tells):
+                    pass
+            with lock:
+                sockets.difference_update((client, behind))
 
-    async def main(ready: threading.Event) -> None:
-        server = await asyncio.start_server(serve, sock=listener)
-        ready.set()
-        await ended.wait()
-        server.close()
-        for task in list(open_tasks):
-            task.cancel()
-        await asyncio.gather(*open_tasks, return_exceptions=True)
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                threads.append(threading.Thread(target=serve, args=(client,)))
+                threads[-1].start()
 
-    ready = threading.Event()
-    ended = asyncio.Event()
-    thread = threading.Thread(target=lambda: loop.run_until_complete(main(ready)))
-    thread.start()
-    ready.wait()
+    accepting = threading.Thread(target=accept)
+    accepting.start()
     try:
         yield proxy
     finally:
-        loop.call_soon_threadsafe(ended.set)
-        thread.join()
-        loop.close()
+        proxy.ended.set()
+        listener.shutdown(socket.SHUT_RDWR)
+        accepting.join()
+        listener.close()
+        with lock:
+            for one in sockets:
+                with contextlib.suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+        for thread in threads:
+            thread.join()
 
 
-async def _end(writer: asyncio.StreamWriter) -> None:
-    writer.transport.abort()
-    with contextlib.suppress(OSError, asyncio.CancelledError):
-        await writer.wait_closed()
-
-
-async def _head(reader: asyncio.StreamReader) -> tuple[str, dict[str, str], bytes]:
-    raw = await reader.readuntil(b"\r\n\r\n")
+def _head(stream: BinaryIO) -> tuple[str, dict[str, str], bytes]:
+    raw = b""
+    while not raw.endswith(b"\r\n\r\n"):
+        line = stream.readline()
+        if not line:
+            raise EOFError
+        raw += line
     first, *lines = raw.decode("latin-1").split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
     return first, headers, raw
 
 
-async def _connection(
-    proxy: Proxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, port: int
-) -> None:
-    from_server, to_server = await asyncio.open_connection(host, port)
-    try:
+def _exchange(
+    proxy: Proxy, client: socket.socket, asks: BinaryIO, server: socket.socket, tells: BinaryIO
+) -> bool:  # fmt: skip
+    """One request and its answer; whether the connection goes on."""
+    first, headers, raw = _head(asks)
+    method, path, _ = first.split(" ", 2)
+    fault = proxy.next_fault(method, path, headers.get("range", ""))
+    if fault in ("500", "503", "429"):
+        client.sendall(f"HTTP/1.1 {fault} Spoilt\r\nContent-Length: 0\r\nRetry-After: 0\r\n\r\n".encode())
+        return True
+    server.sendall(raw + asks.read(int(headers.get("content-length", 0))))
+    if fault == "silence":
+        proxy.ended.wait(proxy.silence)
+        return False
+    _, answer, head = _head(tells)
+    if answer.get("transfer-encoding") == "chunked":
+        client.sendall(head)
         while True:
-            first, headers, raw = await _head(reader)
-            method, path, _ = first.split(" ", 2)
-            fault = proxy.next_fault(method, path, headers.get("range", ""))
-            if fault in ("500", "503", "429"):
-                said = f"HTTP/1.1 {fault} Spoilt\r\nContent-Length: 0\r\nRetry-After: 0\r\n\r\n"
-                writer.write(said.encode())
-                await writer.drain()
-                continue
-            to_server.write(raw)
-            if "content-length" in headers:
-                to_server.write(await reader.readexactly(int(headers["content-length"])))
-            await to_server.drain()
-            if fault == "silence":
-                await asyncio.sleep(proxy.silence)
-                return
-            _, answer, head = await _head(from_server)
-            size = 0 if method == "HEAD" else int(answer.get("content-length", 0))
-            if answer.get("transfer-encoding") == "chunked":
-                writer.write(head)
-                await _chunks(from_server, writer)
-                continue
-            body = await from_server.readexactly(size)
-            if not await _answer(proxy, fault, head, answer, body, writer):
-                return
-    finally:
-        await _end(to_server)
+            line = tells.readline()
+            client.sendall(line + tells.read(int(line, 16) + 2))
+            if int(line, 16) == 0:
+                return True
+    body = b"" if method == "HEAD" else tells.read(int(answer.get("content-length", 0)))
+    return _answer(proxy, fault, head, answer, body, client)
 
 
-async def _chunks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while True:
-        line = await reader.readline()
-        writer.write(line)
-        writer.write(await reader.readexactly(int(line, 16) + 2))
-        if int(line, 16) == 0:
-            await writer.drain()
-            return
-
-
-async def _answer(
-    proxy: Proxy, fault: Fault, head: bytes, headers: dict[str, str], body: bytes, writer: asyncio.StreamWriter
-) -> bool:
+def _answer(
+    proxy: Proxy, fault: Fault, head: bytes, headers: dict[str, str], body: bytes, client: socket.socket
+) -> bool:  # fmt: skip
     """Pass an answer on, spoilt or not; whether the connection goes on."""
     if fault == "etag":
         head = head.replace(headers["etag"].encode(), b'"' + b"0" * 32 + b'"')
@@ -158,22 +143,17 @@ async def _answer(
         body = body[: len(body) // 2]
         lines = [line for line in head.split(b"\r\n") if not line.lower().startswith(b"content-length")]
         head = b"\r\n".join([lines[0], b"Content-Length: %d" % len(body), *lines[1:]])
-    writer.write(head)
+    client.sendall(head)
     if fault == "drip":
         step = max(1, len(body) // 8)
         for at in range(0, len(body), step):
-            writer.write(body[at : at + step])
-            await writer.drain()
-            await asyncio.sleep(0.02)
+            client.sendall(body[at : at + step])
+            proxy.ended.wait(0.02)
         return True
     if fault in ("truncated", "reset"):
-        writer.write(body[: len(body) // 2])
-        await writer.drain()
+        client.sendall(body[: len(body) // 2])
         if fault == "reset":
-            sock = writer.get_extra_info("socket")
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            writer.transport.abort()
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         return False
-    writer.write(body)
-    await writer.drain()
+    client.sendall(body)
     return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -82,6 +81,7 @@ def test_stragglers_are_asked_for_a_second_time(dataset: str, s3: S3Server, prox
     assert loader.stats()["io"]["hedged"] >= proxy.spoilt
 
 
+@pytest.mark.timeout(30)  # its deadline is one second; nothing hangs
 @pytest.mark.parametrize("fault", ["503", "reset", "truncated", "short_length", "silence"])
 def test_a_server_that_never_recovers_is_an_error_that_names_the_object(
     dataset: str, s3: S3Server, proxy: Proxy, fault: Fault
@@ -89,10 +89,8 @@ def test_a_server_that_never_recovers_is_an_error_that_names_the_object(
     loader = load(dataset, s3, proxy, "random", deadline=1.0, attempt_timeout=0.3)
     loader.reader.read_batch(range(COUNT), ["number"])  # all tables are there
     proxy.fault = fault
-    began = time.monotonic()
     with pytest.raises(StoreError, match=r"s3://faults/data/shard-\w+-\d+\.fld"):
         check_epoch(loader)
-    assert time.monotonic() - began < 30  # its deadline is one second; nothing hangs
 
 
 @pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
