@@ -224,9 +224,9 @@ def test_a_cache_too_small_for_the_order_is_refused_with_the_number(s3: S3Server
     with fl.DatasetWriter(url, {"x": fl.BytesField()}, shard_size="8MB", storage_options=s3.storage_options()) as to:
         for i in range(20):
             to.write_sample({"x": bytes([i]) * 1_000_000})
-    reader = fl.open(url, s3.storage_options(), cache_dir=tmp_path, cache_size="12MB")
+    reader = fl.open(url, s3.storage_options(), cache_dir=tmp_path, cache_size="14MB")
     needed = sum(BlockCache.room_for(shard.size) for shard in reader.dataset.shards)
-    with pytest.raises(ValueError, match=rf"needs {needed} bytes, the cache may have 12000000"):
+    with pytest.raises(ValueError, match=rf"needs {needed} bytes, the cache may have 14000000"):
         fl.DataLoader(reader, order="random")
     loader = fl.DataLoader(reader, order="quasi_random", window=1, batch_size=5)
     assert sum(len(batch["x"]) for batch in loader) == 20
