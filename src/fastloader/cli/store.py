@@ -88,9 +88,7 @@ def list_objects(url: str, recursive: bool, as_json: bool, **options: Any) -> No
     store, folder = _open(url, options)
     shown: set[str] = set()
     objects = size = 0
-    for found, name in [*below(store, folder)] or [
-        (one, posixpath.basename(one.key)) for one in _single(store, folder)
-    ]:
+    for found, name in list(below(store, folder)) or [(store.stat(folder), posixpath.basename(folder))]:
         objects, size = objects + 1, size + found.size
         if not recursive and "/" in name:
             name = name.partition("/")[0] + "/"
@@ -102,10 +100,6 @@ def list_objects(url: str, recursive: bool, as_json: bool, **options: Any) -> No
         else:
             say(f"{found.size:>15,}  {_time(found):>19}  {printable(name)}")
     complain(f"{count(objects, 'object')}, {size:,} bytes")
-
-
-def _single(store: Store, key: str) -> list[Stat]:
-    return [store.stat(key)]
 
 
 def _time(found: Stat) -> str:

@@ -114,11 +114,8 @@ class DataLoader:
         self._batch_steps = self.options.batch_steps(self._pipelines)
         self.plan = self.options.plan(reader)
         if reader.dataset.is_remote:  # what can't be read so, or not within the cache, is told now
-            self.options.reading(
-                reader.dataset,
-                [reader.dataset.field(reader.field_names.index(name)) for name in self._names],
-                self.plan,
-            )
+            numbers = map(reader.field_names.index, self._names)
+            self.options.reading(reader.dataset, list(map(reader.dataset.field, numbers)), self.plan)
         self._next_epoch = 0
         self._resume: Position | None = None
         # The epoch, what was done of it when this pass began, and the step last given.
