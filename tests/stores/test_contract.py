@@ -76,9 +76,8 @@ class TestAzureStore(StoreContract):
         with fl.DatasetWriter(url, fields, shard_size="50KB", storage_options=self._azure) as writer:
             writer.write_many({"x": bytes([i]) * 10_000} for i in range(20))
         loader = fl.DataLoader(fl.open(url, self._azure), batch_size=4)
-        assert sorted(bytes(data) for batch in loader for data in batch["x"]) == [
-            bytes([i]) * 10_000 for i in range(20)
-        ]
+        loaded = sorted(bytes(data) for batch in loader for data in batch["x"])
+        assert loaded == [bytes([i]) * 10_000 for i in range(20)]
 
 
 class TestHttpStore(ReadableStoreContract):

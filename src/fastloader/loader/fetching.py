@@ -116,7 +116,7 @@ class Fetcher:
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._ending and self._in_flight >= self._limit:
+                while not self._ending and not self._has_room():
                     self._was_full = True
                     self._changed.wait()
                 if self._ending:
@@ -161,7 +161,12 @@ class Fetcher:
             self.bytes += size
             self._period_bytes += size
             self._observe()
-            self._changed.notify_all()
+            if self._has_room():
+                self._changed.notify_all()
+
+    def _has_room(self) -> bool:
+        """Whether some more may be asked for; not for each one that comes, for every turn of the thread costs."""
+        return self._in_flight <= self._limit - max(1, self._limit // 4)
 
     def _observe(self) -> None:
         now = time.monotonic()

@@ -190,7 +190,8 @@ class CloudStore:
         while True:
             left = end - time.monotonic()
             try:
-                return await asyncio.wait_for(attempt(), min(policy.attempt_timeout, max(left, 0.001)))
+                async with asyncio.timeout(min(policy.attempt_timeout, max(left, 0.001))):
+                    return await attempt()
             except ChangedError:
                 raise
             except TimeoutError as error:
