@@ -231,7 +231,11 @@ class DatasetReader:
             if column.batch is not None:
                 metadata = np.zeros(len(rows), column.metadata_type)
                 if column.metadata_type.itemsize:
-                    tables = [file.table(Kind.METADATA, column.number) for file in files]
+                    remote = self.dataset.is_remote
+                    tables = [
+                        file.table(Kind.METADATA, column.number, _of(which, rows, i) if remote else None)
+                        for i, file in enumerate(files)
+                    ]
                     kernels.take([t for t in tables if t is not None], which, rows, metadata.view(np.uint8))
                 sources = self._payloads(column, files, which, rows) if column.field.has_payload else []
                 payloads = MappedPayloads([s for s in sources if s is not None], which, rows)
@@ -265,8 +269,7 @@ class DatasetReader:
             return [file.payloads(column.number) for file in files]
 
         def fetch(position: int) -> kernels.Payloads | None:
-            mine = rows if which is None else rows[which == position]
-            return files[position].payloads_of(column.number, mine)
+            return files[position].payloads_of(column.number, _of(which, rows, position))
 
         if len(files) == 1:
             return [fetch(0)]
@@ -286,10 +289,10 @@ class DatasetReader:
         valid = np.ones(len(rows), np.bool_)
         for position, number in enumerate(shards):
             file = self.dataset.file(number)
-            table = file.table(Kind.VALIDITY, column.number)
+            mine = slice(None) if which is None else which == position
+            table = file.table(Kind.VALIDITY, column.number, rows[mine] // 8 if file.remote is not None else None)
             if table is None:
                 continue
-            mine = slice(None) if which is None else which == position
             bits = np.empty(len(rows[mine]), np.uint8)
             try:
                 kernels.take_bits([table], None, np.ascontiguousarray(rows[mine]), bits)
@@ -376,6 +379,11 @@ def _look(path: Path | ObjectPath) -> str:
     if isinstance(path, ObjectPath):
         return f'get a copy to look at with "fastloader store get {path} ."'
     return f'run "fastloader verify --decode {path}"'
+
+
+def _of(which: NDArray[np.int32] | None, rows: NDArray[np.int64], position: int) -> NDArray[np.int64]:
+    """The rows of one of several files."""
+    return rows if which is None else rows[which == position]
 
 
 class SampleSlice(Sequence[Sample]):

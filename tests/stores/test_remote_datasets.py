@@ -165,6 +165,32 @@ def test_opening_and_loading_fetch_little_more_than_is_needed(url: str, s3: S3Se
         assert io["payload_bytes"] <= io["read_bytes"] <= 1.1 * io["payload_bytes"]
 
 
+def test_of_large_tables_only_the_blocks_that_are_needed_come(fresh: str, s3: S3Server) -> None:
+    count = 100_000
+    with fl.DatasetWriter(
+        fresh, {"x": fl.BytesField(), "n": fl.IntField()}, storage_options=s3.storage_options()
+    ) as to:
+        to.write_many({"x": [b"%d" % i for i in range(count)], "n": list(range(count))})
+    with fault_proxy(s3.endpoint) as proxy, fl.open(fresh, s3.storage_options(proxy.url)) as reader:
+        size = reader.dataset.shards[0].size
+        assert reader.read_sample(70_000) == {"x": b"70000", "n": 70_000}
+        batch = reader.read_batch([5, 99_999, 50_000])
+        assert (batch["x"], batch["n"].tolist()) == ([b"5", b"99999", b"50000"], [5, 99_999, 50_000])
+        assert sum(_span(one) for one in proxy.requests) < size / 4
+        loader = fl.DataLoader(reader, batch_size=10_000, order="random")
+        assert sorted(int(n) for batch in loader for n in batch["n"]) == list(range(count))
+
+
+def test_the_first_batch_comes_before_a_whole_shard_was_fetched(fresh: str, s3: S3Server) -> None:
+    with fl.DatasetWriter(fresh, {"x": fl.BytesField()}, storage_options=s3.storage_options()) as to:
+        to.write_many({"x": bytes([i]) * 500_000} for i in range(60))
+    with fault_proxy(s3.endpoint) as proxy, fl.open(fresh, s3.storage_options(proxy.url)) as reader:
+        batches = iter(fl.DataLoader(reader, batch_size=2, order="random", memory_limit="9MB", num_workers=1))
+        assert len(next(batches)["x"]) == 2
+        assert sum(_span(one) for one in proxy.requests) < reader.dataset.shards[0].size / 2
+        assert sum(len(batch["x"]) for batch in batches) == 58
+
+
 def _span(request: tuple[str, str, str]) -> int:
     begin, _, end = request[2].removeprefix("bytes=").partition("-")
     return int(end) - int(begin) + 1 if end else 0

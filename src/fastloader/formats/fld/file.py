@@ -36,6 +36,9 @@ from fastloader.formats.fld.layout import (
 )
 from fastloader.stores import MappedFile, ObjectPath, RemoteFile
 
+WHOLE = 1 << 20
+"""Tables of objects up to this size are fetched whole: the next rows that are asked for are then there already."""
+
 _KNOWN_KINDS = frozenset(Kind)
 
 
@@ -204,8 +207,13 @@ class FldFile:
                 where = "" if field == NO_FIELD else f" of field {self.descriptors[field].name!r}"
                 raise self.broken(f"has no {Kind(kind).name.lower()} table{where} of {rows} rows of {row_size} bytes")
 
-    def table(self, kind: Kind, field: int = NO_FIELD) -> kernels.Table | None:
-        """A table, or ``None`` where the file has none. Its checksums are checked once, its rows when touched."""
+    def table(
+        self, kind: Kind, field: int = NO_FIELD, rows: NDArray[np.int64] | None = None
+    ) -> kernels.Table | None:  # fmt: skip
+        """A table, or ``None`` where the file has none. Its checksums are checked once, its rows when touched.
+
+        Of an object all of it is fetched or, where it is large and ``rows`` are given, the blocks that hold them.
+        """
         table = self._tables.get((kind, field))
         if table is None:
             entry = self.directory.get((kind, field))
@@ -216,12 +224,13 @@ class FldFile:
                 raise self.broken(f"has {what} with no row or block size")
             blocks = -(-entry.size // entry.block_size)
             self._bound(entry.crcs_offset, blocks * 4, f"the checksums of {what}")
-            self._opened.ensure([(entry.offset, entry.size), (entry.crcs_offset, blocks * 4)])
             self._checked(entry.crcs_offset, blocks * 4, entry.crc, f"the checksums of {what}")
             table = kernels.Table(
                 self.bytes, entry.offset, entry.size, entry.row_size, entry.block_size, entry.crcs_offset
             )
             self._tables[kind, field] = table
+        if self.remote is not None:
+            self.remote.ensure(_parts(self.directory[kind, field], rows))
         return table
 
     def payloads(self, field: int) -> kernels.Payloads | None:
@@ -239,7 +248,7 @@ class FldFile:
         """Like ``payloads``, with the bytes of at least these rows; negative ones stand for nothing."""
         if self.remote is None:
             return self.payloads(field)
-        extents = self.table(Kind.EXTENTS, field)
+        extents = self.table(Kind.EXTENTS, field, rows)
         if extents is None:
             return None
         found = np.zeros(len(rows), EXTENT)
@@ -272,19 +281,23 @@ class FldFile:
         except kernels.Failure as failure:
             raise explain(failure, self.path, what="the key index: ") from failure
 
+    def _alone(self, row: int) -> NDArray[np.int64] | None:
+        """The row as objects are asked for it; files need no asking."""
+        return None if self.remote is None else np.array([row])
+
     def metadata_row(self, field: int, sample: int, dtype: np.dtype[Any]) -> Any:
         """One sample's metadata record."""
-        table = self.table(Kind.METADATA, field) if dtype.itemsize else None
+        table = self.table(Kind.METADATA, field, self._alone(sample)) if dtype.itemsize else None
         return np.zeros(1, dtype)[0] if table is None else np.frombuffer(table.row(sample), dtype)[0]
 
     def is_missing(self, field: int, sample: int) -> bool:
         """Whether the sample has no value for the field."""
-        table = self.table(Kind.VALIDITY, field)
+        table = self.table(Kind.VALIDITY, field, self._alone(sample // 8))
         return table is not None and not table.row(sample // 8)[0] >> (sample % 8) & 1
 
     def payload(self, field: int, sample: int) -> memoryview:
         """One payload, checked and decompressed: a view of the file where it is stored as it is."""
-        payloads = self.payloads_of(field, np.array([sample]))
+        payloads = self.payloads(field) if self.remote is None else self.payloads_of(field, np.array([sample]))
         if payloads is None:
             return memoryview(b"")
         where = payloads.locate(sample) if self.remote is None else None
@@ -297,6 +310,15 @@ class FldFile:
         table = self.table(Kind.PAGES)
         assert table is not None
         return np.frombuffer(table.row(0, table.rows), PAGE)
+
+
+def _parts(entry: Entry, rows: NDArray[np.int64] | None) -> list[tuple[int, int]]:
+    """The ranges of a table that hold these rows; negative ones stand for nothing."""
+    if rows is None or entry.size <= WHOLE:
+        return [(entry.offset, entry.size)]
+    first = rows[rows >= 0] * entry.row_size
+    blocks = np.unique(np.concatenate([first, first + entry.row_size - 1]) // entry.block_size) * entry.block_size
+    return [(entry.offset + at, min(entry.block_size, entry.size - at)) for at in blocks.tolist() if at < entry.size]
 
 
 def explain(
