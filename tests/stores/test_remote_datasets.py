@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -348,3 +349,14 @@ def test_options_without_effect_are_refused(tmp_path: Path, s3: S3Server) -> Non
 def test_a_key_leads_nowhere_outside_its_folder(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="leads nowhere outside"):
         LocalStore(tmp_path).read("../secret")
+
+
+def test_epochs_that_are_left_early_leave_no_thread_and_nothing_undone(url: str, s3: S3Server) -> None:
+    with fl.open(url, s3.storage_options()) as reader:
+        loader = fl.DataLoader(reader, batch_size=8, order="random", num_workers=2)
+        for _ in range(25):
+            passing = iter(loader)
+            next(passing)
+            del passing
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("fastloader-fetcher")]
+        assert sum(len(batch["number"]) for batch in loader) == COUNT
