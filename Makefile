@@ -23,7 +23,7 @@ setup: $(MADE)/dev $(MADE)/package  ## Set up everything for development in .ven
 demo: $(MADE)/demo $(MADE)/package  ## Write and load a small dataset, as loose files and as .fld, and compare
 	@$(BIN)/python examples/demo.py $(ARGS)
 
-test: lint  ## Lint, then run all tests; ARGS goes to pytest
+test: lint $(MADE)/tests  ## Lint, then run all tests; ARGS goes to pytest
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(ARGS)
 
 lint: setup  ## Check format, style, types and import layers
@@ -49,6 +49,11 @@ $(MADE)/venv: scripts/find_python scripts/system_packages | same-python
 	  && $(QUIETLY)/venv.log "Making .venv with $$python" "$$python" -m venv .venv \
 	  && $(QUIETLY)/pip.log "Updating pip" $(PIP) --upgrade "pip>=25.1"
 	@mkdir -p $(MADE) && touch $@
+
+# Only tests need other people's encoders.
+$(MADE)/tests: scripts/system_packages | $(MADE)/venv
+	@scripts/system_packages $(BIN)/python tests
+	@touch $@
 
 # An existing .venv is not another interpreter's.
 same-python:

@@ -1,7 +1,8 @@
-"""Runs benchmarks: ``python bench/run.py [TOPIC ...] [--save]``. Each prints ratios measured in one interleaved run.
+"""Runs benchmarks: ``python bench/run.py [TOPIC | TOPIC/NAME ...] [--save]``. Each prints ratios of one run.
 
-A benchmark is a file ``bench/<topic>/bench_<name>.py`` with a ``main() -> list[Result]``. ``--save`` keeps the table,
-with the machine named, in ``bench/<topic>/results.md``, followed by what a benchmark's ``appendix(folder)`` gives.
+A benchmark is a file ``bench/<topic>/bench_<name>.py`` with a ``main() -> list[Result]``. ``--save`` keeps the table of
+a whole topic, with the machine named, in ``bench/<topic>/results.md``, followed by what a benchmark's
+``appendix(folder)`` gives.
 """
 
 from __future__ import annotations
@@ -39,21 +40,28 @@ def table(results: list[Result]) -> str:
 
 def main() -> None:
     """Run the chosen topics."""
-    topics = sorted({path.parent.name for path in HERE.glob("*/bench_*.py")})
+    files = sorted(HERE.glob("*/bench_*.py"))
+    topics = {
+        name: [path for path in files if path.parent.name == name] for name in {path.parent.name for path in files}
+    }
+    known = {f"{path.parent.name}/{path.stem.removeprefix('bench_')}": [path] for path in files} | topics
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("topics", nargs="*", metavar="TOPIC", help=f"all by default: {', '.join(topics)}")
+    parser.add_argument("chosen", nargs="*", metavar="TOPIC", help=f"all by default: {', '.join(sorted(known))}")
     parser.add_argument("--save", action="store_true", help="keep the results in bench/<topic>/results.md")
     parser.add_argument("--peers", metavar="NAMES", help="image: make the environments of these, or of all")
     options = parser.parse_args()
     if options.peers:
         os.environ["FASTLOADER_BENCH_PEERS"] = options.peers
-    unknown = set(options.topics) - set(topics)
+    unknown = set(options.chosen) - set(known)
     if unknown:
-        parser.error(f"no such topic: {', '.join(sorted(unknown))}; there are {', '.join(topics)}")
+        parser.error(f"no such topic: {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
+    if options.save and set(options.chosen) - set(topics):
+        parser.error("--save keeps the results of whole topics")
     print(machine())
-    for topic in options.topics or topics:
+    for chosen in options.chosen or sorted(topics):
         results: list[Result] = []
-        modules = [load(path) for path in sorted((HERE / topic).glob("bench_*.py"))]
+        topic = chosen.partition("/")[0]
+        modules = [load(path) for path in known[chosen]]
         for module in modules:
             print(f"\n{topic}/{Path(module.__file__ or '').name}: {(module.__doc__ or '').splitlines()[0]}", flush=True)
             found = module.main()

@@ -1,4 +1,4 @@
-"""A field of your own: polygons, as many points each as they like.
+"""Fields of your own: polygons, as many points each as they like, and curves, whose decoder is compiled.
 
 Run it: python examples/custom_field.py
 """
@@ -48,6 +48,40 @@ def regular(corners):
     return np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
 
+class CurveDecoder(fl.RowDecoder):
+    def row_function(self):
+        length, step = self.field.length, self.field.step
+
+        def decode(metadata, payload, out):  # compiled where numba is installed
+            levels = payload.view(np.int16)
+            for i in range(length):
+                out[i] = metadata["least"] + levels[i] * step
+
+        return fl.RowFunction(decode, "float32", (length,))
+
+
+@fl.register_type(1001)
+@dataclass(frozen=True)
+class CurveField(fl.Field):
+    """``length`` numbers, as levels of 16 bits above the least of them."""
+
+    length: int
+    step: float = 0.001
+
+    @property
+    def metadata_type(self):
+        return np.dtype([("least", "<f4")])
+
+    def encode(self, value):
+        values = np.asarray(value, np.float64)
+        if values.shape != (self.length,):
+            raise ValueError(f"expected {self.length} numbers, got {values.shape}")
+        return fl.Encoded((values.min(),), np.rint((values - values.min()) / self.step).astype("<i2"))
+
+    def get_decoder_class(self):
+        return CurveDecoder
+
+
 def main(folder):
     path = Path(folder) / "polygons.fld"
     with fl.DatasetWriter(path, {"polygon": PolygonField(scale=1000), "corners": fl.IntField()}) as writer:
@@ -64,6 +98,16 @@ def main(folder):
             assert polygon.shape == (corners, 2)
             seen += 1
     print(f"{seen} polygons of 3 to 102 corners in {path.stat().st_size} bytes")
+
+    path = Path(folder) / "curves.fld"
+    waves = np.sin(np.arange(100)[:, None] / 7 + np.arange(50) / 3)
+    with fl.DatasetWriter(path, {"curve": CurveField(50)}) as writer:
+        for wave in waves:
+            writer.write_sample({"curve": wave})
+    loader = fl.DataLoader(fl.open(path), batch_size=20, shuffle=False)
+    curves = np.concatenate([batch["curve"] for batch in loader])
+    assert np.abs(curves - waves).max() <= 0.001
+    print(loader.explain())
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
+from sound_tools import make_sounds
 
 NOT_RUN = ("skipped", "xfailed")
 
@@ -14,6 +16,12 @@ def pytest_configure() -> None:
     """Ctrl-C reaches the programs that tests start, even where the run itself was started with SIGINT ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def sounds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Sound files by name, made by other programs."""
+    return make_sounds(tmp_path_factory.mktemp("sounds"))
 
 
 def in_ci() -> bool:

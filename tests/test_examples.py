@@ -11,12 +11,16 @@ from fastloader.fields import BY_TYPE_ID
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
+    "how-to/audio.md",
+    "how-to/augment-masks-and-views.md",
     "how-to/custom-field.md",
     "how-to/custom-op.md",
     "how-to/expressions.md",
     "how-to/find-the-bottleneck.md",
     "how-to/resume.md",
+    "how-to/text.md",
     "how-to/variable-length.md",
+    "how-to/video.md",
     "reference/dataset.md",
     "tutorials/first-dataset.md",
 ]

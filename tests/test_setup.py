@@ -18,6 +18,7 @@ LIBRARIES = {
     "zstd": "libzstd-dev",
     "lz4": "liblz4-dev",
     "uring": "liburing-dev",
+    "webp": "libwebp-dev",
 }
 
 
@@ -98,16 +99,16 @@ def test_root_gets_what_is_missing_installed(machine):
 
 
 def test_what_is_only_useful_is_installed_by_root_and_mentioned_to_others(machine):
-    compiler_without(machine, "uring")
+    compiler_without(machine, "uring", "webp")
     apt_that_installs(machine)
     program(machine, "id", "echo 1000")
     result = run(machine, "system_packages", sys.executable)
     assert result.returncode == 0
-    assert result.stderr.startswith("Useful but not needed: liburing-dev")
+    assert result.stderr.startswith("Useful but not needed: liburing-dev libwebp-dev (")
     assert not (machine.parent / "apt.calls").exists()
     program(machine, "id", "echo 0")
     assert run(machine, "system_packages", sys.executable).returncode == 0
-    assert "install -y --no-install-recommends liburing-dev" in (machine.parent / "apt.calls").read_text()
+    assert "install -y --no-install-recommends liburing-dev libwebp-dev" in (machine.parent / "apt.calls").read_text()
 
 
 def test_what_is_only_useful_holds_nobody_up(machine):
@@ -115,6 +116,21 @@ def test_what_is_only_useful_holds_nobody_up(machine):
     program(machine, "id", "echo 0")
     program(machine, "apt-get", "exit 100")
     assert run(machine, "system_packages", sys.executable).returncode == 0
+
+
+def test_programs_that_only_tests_need_are_asked_for_by_tests_alone(machine):
+    compiler_without(machine)
+    apt_that_installs(machine)
+    program(machine, "sox", "exit 0")
+    program(machine, "id", "echo 1000")
+    assert run(machine, "system_packages", sys.executable).returncode == 0
+    result = run(machine, "system_packages", sys.executable, "tests")
+    assert result.returncode == 1
+    assert "Missing: ffmpeg, espeak-ng." in result.stderr
+    assert "sudo apt-get install -y --no-install-recommends ffmpeg espeak-ng\n" in result.stderr
+    for name in ("ffmpeg", "sox", "espeak-ng"):
+        program(machine, name, "exit 0")
+    assert run(machine, "system_packages", sys.executable, "tests").returncode == 0
 
 
 def test_a_failing_installation_shows_the_end_of_its_log(machine):

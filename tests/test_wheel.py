@@ -30,12 +30,14 @@ zeros = np.zeros(5000, np.float32)
 fields = {
     "photo": fl.JPEGImageField(quality=95),
     "drawing": fl.PNGImageField(),
+    "picture": fl.WebPImageField(lossless=True),
     "wave": fl.NDArrayField("float32", (5000,)),
     "text": fl.JSONField(),
 }
 with fl.DatasetWriter("set.fld", fields, compression={"wave": "zstd", "text": "lz4"}) as writer:
     for i in range(20):
-        writer.write_sample({"photo": image, "drawing": image + i, "wave": zeros + i, "text": ["again"] * 500})
+        images = {"photo": image, "drawing": image + i, "picture": image}
+        writer.write_sample({**images, "wave": zeros + i, "text": ["again"] * 500})
 assert Path("set.fld").stat().st_size < 20 * zeros.nbytes, "nothing was compressed"
 with fl.open("set.fld") as reader:
     for batch in fl.DataLoader(reader, 5, shuffle=False, num_workers=2):
@@ -43,6 +45,7 @@ with fl.open("set.fld") as reader:
         assert abs(batch["photo"][0].astype(int) - image).max() < 16
         assert batch["text"] == [["again"] * 500] * 5
     assert (reader[7]["drawing"] == image + 7).all()
+    assert (reader[7]["picture"] == image).all()
     assert (reader[7]["wave"] == 7).all()
 maps = Path("/proc/self/maps").read_text().splitlines()
 print(json.dumps({"package": fl.__file__, "mapped": sorted({line.split()[-1] for line in maps if "/" in line})}))
@@ -71,7 +74,7 @@ def test_wheel_is_a_manylinux_wheel_with_its_libraries_and_no_sources(wheel):
     assert "manylinux" in wheel.name
     assert wheel.name.startswith(f"fastloader-{fastloader.__version__}-")
     names = zipfile.ZipFile(wheel).namelist()
-    for library in ("libjpeg", "libpng", "libzstd", "liblz4"):
+    for library in ("libjpeg", "libpng", "libwebp", "libzstd", "liblz4"):
         assert [name for name in names if name.startswith(f"fastloader.libs/{library}")], names
     assert {name.split("/")[0].split("-")[0] for name in names} == {"fastloader", "fastloader.libs"}
     assert "fastloader/py.typed" in names
@@ -87,7 +90,7 @@ def test_wheel_works_in_a_clean_environment_with_its_own_libraries(wheel, tmp_pa
 
     seen = json.loads(run(environment / "bin" / "python", "-I", "-W", "error", "-c", USE, cwd=empty))
     assert Path(seen["package"]).is_relative_to(environment)
-    for library in ("libjpeg", "libpng", "libzstd", "liblz4"):
+    for library in ("libjpeg", "libpng", "libwebp", "libzstd", "liblz4"):
         mapped = [Path(path) for path in seen["mapped"] if Path(path).name.startswith(library)]
         assert mapped, f"{library} is not in use: {seen['mapped']}"
         assert [path for path in mapped if path.parent.name != "fastloader.libs"] == []

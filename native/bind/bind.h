@@ -64,9 +64,12 @@ public:
     }
 };
 
-inline fl::ImageKind kind_of(int kind) {
-    if (kind < 0 || kind > static_cast<int>(fl::ImageKind::png)) throw nb::value_error("no such kind of image");
-    return static_cast<fl::ImageKind>(kind);
+// A kind of image; with kUpright added, images are turned as their EXIF data says.
+constexpr int kUpright = 16, kUprightShapes = 32;
+inline fl::ImageCoding coding_of(int coding) {
+    const int kind = coding & ~kUpright;
+    if (kind < 0 || kind > static_cast<int>(fl::ImageKind::webp)) throw nb::value_error("no such kind of image");
+    return {static_cast<fl::ImageKind>(kind), (coding & kUpright) != 0};
 }
 
 inline nb::bytes to_bytes(const std::vector<std::uint8_t>& data) { return nb::bytes(data.data(), data.size()); }
@@ -94,9 +97,17 @@ struct BoundTable {
     fl::Table table;
 };
 
+struct BoundDictionary {
+    explicit BoundDictionary(nb::object data) : dictionary(Buffer(data).bytes()) {}
+    fl::Dictionary dictionary;
+};
+
 struct BoundPayloads {
-    BoundPayloads(nb::object file, const BoundTable& extents, std::uint64_t begin, std::uint64_t end)
-        : file(file), payloads(this->file.bytes(), extents.table, begin, end) {}
+    BoundPayloads(nb::object file, const BoundTable& extents, std::uint64_t begin, std::uint64_t end,
+                  const BoundDictionary* dictionary)
+        : file(file),
+          payloads(this->file.bytes(), extents.table, begin, end, dictionary ? &dictionary->dictionary : nullptr) {}
+    BoundPayloads(nb::object file, const fl::Windows& windows) : file(file), payloads(this->file.bytes(), windows) {}
 
     Buffer file;
     fl::Payloads payloads;
@@ -178,8 +189,10 @@ void bind_codecs(nb::module_& m);
 void bind_tables(nb::module_& m);
 void bind_payloads(nb::module_& m);
 void bind_images(nb::module_& m);
+void bind_texts(nb::module_& m);
 void bind_keys(nb::module_& m);
 void bind_programs(nb::module_& m);
+void bind_sound(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_reads(nb::module_& m);
 void bind_orders(nb::module_& m);

@@ -1,7 +1,12 @@
 // Programs of pipelines, and the engine.
 #include "bind.h"
 
+#include <variant>
+
+#include <nanobind/stl/variant.h>
+
 #include "engine.h"
+#include "bound_sound.h"
 
 namespace bind {
 
@@ -21,15 +26,20 @@ fl::ReadOptions read_options(const IoOptions& given) {
 using ElementsTuple = std::tuple<std::size_t, int, std::uint64_t, std::uint64_t, bool, nb::bytes>;
 // A step of a program: kind, number of the op, height, width, filter, as many numbers as its kind takes.
 using StepTuple = std::tuple<int, std::uint32_t, std::uint32_t, std::uint32_t, int, std::vector<double>>;
-// How images are stored, whether seekable, the shape of raw ones, the steps, height, width and channels of the result,
-// its element and layout, scale and bias of each channel, the seed.
+// How images are stored (with kUpright and kUprightShapes added or not), whether seekable, the shape of raw ones, the
+// steps, height, width and channels of the result, its element and layout, scale and bias of each channel, the seed, and
+// which of the steps tell what they drew.
 struct BoundProgram {
     BoundProgram(int stored, bool seekable, std::tuple<std::uint32_t, std::uint32_t, std::uint32_t> raw,
                  const std::vector<StepTuple>& steps,
                  std::tuple<std::uint32_t, std::uint32_t, std::uint32_t> result, int element, int layout,
-                 std::array<float, 4> scale, std::array<float, 4> bias, std::uint64_t seed) {
+                 std::array<float, 4> scale, std::array<float, 4> bias, std::uint64_t seed,
+                 const std::vector<std::size_t>& tells) {
         auto made = std::make_shared<fl::Program>();
-        if (stored < 0 || stored > static_cast<int>(fl::StoredKind::raw)) throw nb::value_error("no such kind of image");
+        made->upright = (stored & kUpright) != 0;
+        made->upright_shapes = (stored & kUprightShapes) != 0;
+        stored &= ~(kUpright | kUprightShapes);
+        if (stored < 0 || stored > static_cast<int>(fl::StoredKind::webp)) throw nb::value_error("no such kind of image");
         if (element < 0 || element > static_cast<int>(fl::Element::float32)) throw nb::value_error("no such element");
         if (layout < 0 || layout > static_cast<int>(fl::Layout::chw)) throw nb::value_error("no such layout");
         made->stored = static_cast<fl::StoredKind>(stored);
@@ -47,12 +57,19 @@ struct BoundProgram {
             step.numbers = numbers;
             made->steps.push_back(step);
         }
+        for (const auto step : tells) made->steps.at(step).tells = true;
         made->height = std::get<0>(result);
         made->width = std::get<1>(result);
         made->cast = {static_cast<fl::Element>(element), static_cast<fl::Layout>(layout), std::get<2>(result), scale, bias, false};
         made->seed = seed;
         fl::check_program(*made);
         chain.first = made;
+        chain.told = fl::told_numbers(*made);
+    }
+
+    explicit BoundProgram(fl::Start start) {
+        if (!start.row_bytes) throw nb::value_error("a row has bytes");
+        chain.start = std::move(start);
     }
 
     // Itself with one more stage, so that engines that have it are not changed.
@@ -65,8 +82,11 @@ struct BoundProgram {
     fl::Chain chain;
 };
 
-// Kind, metadata's size, row's size, kind of image, elements, program.
-using PlanTuple = std::tuple<int, std::size_t, std::size_t, int, std::optional<ElementsTuple>, const BoundProgram*>;
+// Kind, metadata's size, row's size, kind of image, elements, and what runs: programs of views and whether each lies beside
+// the one before, or the program of a sound.
+using ViewTuple = std::tuple<const BoundProgram*, bool>;
+using PlanTuple = std::tuple<int, std::size_t, std::size_t, int, std::optional<ElementsTuple>,
+                             std::variant<std::vector<ViewTuple>, const BoundSound*>>;
 
 fl::Elements elements_of(const ElementsTuple& given, std::size_t metadata_size) {
     const auto& [bytes, stated, length, multiple, truncate, fill] = given;
@@ -91,20 +111,34 @@ struct BoundEngine {
     static std::vector<fl::ColumnPlan> plans(const std::vector<PlanTuple>& columns) {
         using Kind = fl::ColumnPlan::Kind;
         std::vector<fl::ColumnPlan> plans;
-        for (const auto& [kind, metadata_size, row_bytes, image, elements, program] : columns) {
-            if (kind < 0 || kind > static_cast<int>(Kind::program)) throw nb::value_error("no such plan");
+        for (const auto& [kind, metadata_size, row_bytes, image, elements, runs] : columns) {
+            const auto* const* sounds = std::get_if<const BoundSound*>(&runs);
+            const BoundSound* const sound = sounds ? *sounds : nullptr;
+            const auto programs = sounds ? std::vector<ViewTuple>() : std::get<std::vector<ViewTuple>>(runs);
+            if (kind < 0 || kind > static_cast<int>(Kind::sound)) throw nb::value_error("no such plan");
             const auto plan = static_cast<Kind>(kind);
             if (plan == Kind::image && metadata_size != sizeof(fl::ImageShape))
                 throw nb::value_error("an image's metadata is its shape");
             if (elements ? plan != Kind::ragged && plan != Kind::padded : plan == Kind::padded)
                 throw nb::value_error("elements are padded or ragged");
-            if ((plan == Kind::program) != (program != nullptr)) throw nb::value_error("a program has one plan");
-            plans.push_back({plan, metadata_size, row_bytes, kind_of(image), {}, {}});
-            if (program) {
-                plans.back().chain = std::make_shared<const fl::Chain>(program->chain);
-                plans.back().row_bytes = program->chain.row_bytes();
-                if (metadata_size != (program->chain.first->stored == fl::StoredKind::raw ? 0 : sizeof(fl::ImageShape)))
-                    throw nb::value_error("an image's metadata is its shape");
+            if ((plan == Kind::program) == programs.empty()) throw nb::value_error("programs have a plan of their own");
+            if ((plan == Kind::sound) != (sound != nullptr)) throw nb::value_error("sounds have a plan of their own");
+            plans.push_back({plan, metadata_size, row_bytes, coding_of(image), {}, {}, {}});
+            if (sound) {
+                plans.back().sound = sound->program;
+                plans.back().row_bytes = sound->program->row_bytes();
+                if (metadata_size != sound->program->metadata_bytes()) throw nb::value_error("a sound's metadata has another size");
+            }
+            if (!programs.empty()) {
+                auto views = std::make_shared<fl::Views>();
+                for (const auto& [program, beside] : programs) {
+                    if (metadata_size != program->chain.metadata_size())
+                        throw nb::value_error("the metadata is not what the program takes");
+                    views->add(program->chain, beside);
+                    if (!program->chain.begins_as(views->first())) throw nb::value_error("views are of one value");
+                }
+                plans.back().row_bytes = views->row_bytes();
+                plans.back().views = std::move(views);
             }
             if (elements) plans.back().elements = elements_of(*elements, metadata_size);
         }
@@ -136,7 +170,7 @@ nb::tuple to_python(const fl::FinishedBatch& batch, const std::vector<fl::Column
             plan.metadata_size ? slot_array(batch.slot, column.metadata.data(), batch.samples * plan.metadata_size)
                                : none,
             rows ? none : slot_array(batch.slot, column.data.data(), column.size),
-            rows || plan.kind == fl::ColumnPlan::Kind::fixed || plan.kind == fl::ColumnPlan::Kind::program
+            rows || plan.kind == fl::ColumnPlan::Kind::fixed || plan.kind == fl::ColumnPlan::Kind::sound
                 ? none
                 : slot_array(batch.slot, column.offsets.data(), column.offsets.size()),
             all ? none : slot_array(batch.slot, column.valid.data(), column.valid.size())));
@@ -162,12 +196,22 @@ void bind_programs(nb::module_& m) {
     nb::class_<BoundProgram>(m, "Program")
         .def(nb::init<int, bool, std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, const std::vector<StepTuple>&,
                       std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, int, int, std::array<float, 4>,
-                      std::array<float, 4>, std::uint64_t>(),
+                      std::array<float, 4>, std::uint64_t, const std::vector<std::size_t>&>(),
              "stored"_a, "seekable"_a, "raw"_a, "steps"_a, "result"_a, "element"_a, "layout"_a, "scale"_a, "bias"_a,
-             "seed"_a)
+             "seed"_a, "tells"_a = std::vector<std::size_t>{})
+        .def_static("rows", [](std::size_t row_bytes, std::uint64_t seed) {
+            return BoundProgram({.row_bytes = row_bytes, .seed = seed});
+        }, "row_bytes"_a, "seed"_a)
+        .def_static("decoder", [](std::uintptr_t address, std::string name, std::size_t metadata_size,
+                                  std::size_t row_bytes, std::uint64_t seed) {
+            if (!address) throw nb::value_error("no such function");
+            return BoundProgram({.decode = reinterpret_cast<fl::DecodeFunction>(address), .name = std::move(name),
+                                 .metadata_size = metadata_size, .row_bytes = row_bytes, .seed = seed});
+        }, "address"_a, "name"_a, "metadata_size"_a, "row_bytes"_a, "seed"_a)
         .def_prop_ro("row_bytes", [](const BoundProgram& p) { return p.chain.row_bytes(); })
+        .def_prop_ro("told", [](const BoundProgram& p) { return p.chain.told; })
         .def("then", [](const BoundProgram& p, const BoundProgram& next) {
-            if (!next.chain.stages.empty()) throw nb::value_error("a program alone");
+            if (!next.chain.first || !next.chain.stages.empty()) throw nb::value_error("a program alone");
             return p.then({.program = next.chain.first});
         }, "program"_a)
         .def("then_function", [](const BoundProgram& p, std::uintptr_t address, std::string name, std::uint32_t op,
@@ -185,21 +229,72 @@ void bind_programs(nb::module_& m) {
             return p.then({.overlay = overlay});
         }, "mask"_a, "share"_a, "samples"_a,
            nb::sig("def then_overlay(self, mask: Buffer, share: int, samples: list[int]) -> Program"))
-        .def("run", [](const BoundProgram& p, nb::object payload, nb::object shape, std::uint64_t epoch,
-                       std::uint64_t sample, nb::object out) {
-            Buffer data(payload), shapes(shape);
+        .def("then_conversion", [](const BoundProgram& p, int from, int to, std::tuple<std::size_t, std::size_t> sides,
+                                   int given, int made, std::vector<float> scale, std::vector<float> bias) {
+            if (from < 0 || from >= fl::kNumbers) throw nb::value_error("no such number");
+            if (to < 0 || to > static_cast<int>(fl::Element::float32)) throw nb::value_error("no such element");
+            for (const int layout : {given, made})
+                if (layout < 0 || layout > static_cast<int>(fl::Layout::chw)) throw nb::value_error("no such layout");
+            return p.then({.conversion = std::make_shared<const fl::Conversion>(fl::Conversion{
+                static_cast<fl::Number>(from), static_cast<fl::Element>(to), std::get<0>(sides), std::get<1>(sides),
+                static_cast<fl::Layout>(given), static_cast<fl::Layout>(made), std::move(scale), std::move(bias)})});
+        }, "number"_a, "element"_a, "sides"_a, "given"_a, "made"_a, "scale"_a, "bias"_a)
+        .def("run", [](const BoundProgram& p, nb::object payload, nb::object metadata, std::uint64_t epoch,
+                       std::uint64_t sample, nb::object out, nb::object told) {
+            Buffer data(payload), row(metadata);
             MutableBuffer to(out);
-            const auto stored = shapes.as<fl::ImageShape>();
-            if (stored.size() != 1) throw nb::value_error("one shape of four uint32");
+            std::optional<MutableBuffer> numbers;
+            if (!told.is_none()) numbers.emplace(told);
+            const auto room = numbers ? numbers->as<double>() : std::span<double>{};
+            if (numbers && room.size() != p.chain.told) throw nb::value_error("another number of numbers is told");
+            const auto needed = p.chain.metadata_size();
+            if (needed && row.bytes().size() != needed) throw nb::value_error("the metadata has the wrong size");
             if (to.bytes().size() != p.chain.row_bytes()) throw nb::value_error("the output has the wrong size");
             nb::gil_scoped_release release;
             thread_local fl::ProgramRunner runner;
-            fl::run_chain(p.chain, runner, data.bytes(), stored[0], epoch, sample, to.bytes());
-        }, "payload"_a, "shape"_a, "epoch"_a, "sample"_a, "out"_a,
-           nb::sig("def run(self, payload: Buffer, shape: Buffer, epoch: int, sample: int, out: Buffer) -> None"));
+            fl::run_chain(p.chain, runner, data.bytes(), row.bytes(), epoch, sample, to.bytes(), room);
+        }, "payload"_a, "metadata"_a, "epoch"_a, "sample"_a, "out"_a, "told"_a.none() = nb::none(),
+           nb::sig("def run(self, payload: Buffer, metadata: Buffer, epoch: int, sample: int, out: Buffer, "
+                   "told: Buffer | None = None) -> None"))
+        .def("run_rows", [](const BoundProgram& p, nb::object metadata, nb::object chosen, std::uint64_t epoch,
+                            nb::object samples, nb::object out) {
+            Buffer rows(metadata), names(samples), wanted(chosen);
+            MutableBuffer to(out);
+            const auto numbers = names.as<std::int64_t>();
+            const auto which = wanted.bytes();
+            const auto width = p.chain.metadata_size(), row_bytes = p.chain.row_bytes();
+            const auto count = numbers.size();
+            const auto holds = [&](std::size_t bytes, std::size_t each) {
+                return each ? bytes / each == count && bytes % each == 0 : bytes == 0;
+            };
+            if (!holds(rows.bytes().size(), width) || which.size() != count || !holds(to.bytes().size(), row_bytes))
+                throw nb::value_error("a metadata row, a sample, a choice and a row of the output for each");
+            std::vector<std::tuple<std::size_t, std::string>> failed;
+            {
+                nb::gil_scoped_release release;
+                thread_local fl::ProgramRunner runner;
+                for (std::size_t i = 0; i < count; ++i) {
+                    const auto row = to.bytes().subspan(i * row_bytes, row_bytes);
+                    try {
+                        if (which[i])
+                            fl::run_chain(p.chain, runner, {}, rows.bytes().subspan(i * width, width), epoch,
+                                          static_cast<std::uint64_t>(numbers[i]), row);
+                    } catch (const fl::Failure& failure) {
+                        std::memset(row.data(), 0, row.size());
+                        failed.emplace_back(i, failure.what());
+                    }
+                }
+            }
+            return failed;
+        }, "metadata"_a, "chosen"_a, "epoch"_a, "samples"_a, "out"_a,
+           nb::sig("def run_rows(self, metadata: Buffer, chosen: Buffer, epoch: int, samples: Buffer, out: Buffer) "
+                   "-> list[tuple[int, str]]"));
 }
 
 void bind_engine(nb::module_& m) {
+    m.def("planned_bytes", [](const PlanTuple& plan, std::size_t samples) {
+        return fl::planned_bytes(BoundEngine::plans({plan}).front(), samples);
+    }, "plan"_a, "samples"_a);
     nb::class_<BoundEngine>(m, "Engine")
         .def(nb::init<const std::vector<PlanTuple>&, std::size_t, std::size_t, std::size_t, const IoOptions&>(),
              "columns"_a, "threads"_a, "slots"_a, "threads_a_batch"_a = 0, "io"_a = IoOptions{0, 0, 0})
@@ -319,6 +414,11 @@ void bind_engine(nb::module_& m) {
         })
         .def_prop_ro("usable", [](const BoundEngine& e) { return e.engine.usable(); })
         .def_prop_ro("slot_bytes", [](const BoundEngine& e) { return e.engine.slot_bytes(); })
+        .def_prop_ro("slot_columns", [](const BoundEngine& e) {
+            std::vector<std::uint64_t> bytes;
+            for (std::size_t i = 0; i < e.engine.columns().size(); ++i) bytes.push_back(e.engine.times(i).slot_bytes);
+            return bytes;
+        })
         .def_prop_ro("slots_made", [](const BoundEngine& e) { return e.engine.slots_made(); })
         .def("usage", [](const BoundEngine& e) {
             const auto used = e.engine.usage();

@@ -9,7 +9,7 @@ namespace bind {
 void bind_images(nb::module_& m) {
     m.def("image_info", [](int kind, nb::object data) {
         Buffer buffer(data);
-        const auto image = kind_of(kind);
+        const auto image = coding_of(kind);
         nb::gil_scoped_release release;
         const auto shape = fl::image_info(image, buffer.bytes());
         return std::tuple(shape.height, shape.width, shape.channels, shape.bits);
@@ -20,7 +20,7 @@ void bind_images(nb::module_& m) {
         MutableBuffer to(out);
         const auto wanted = shapes.as<fl::ImageShape>();
         if (wanted.size() != 1) throw nb::value_error("one shape of four uint32");
-        const auto image = kind_of(kind);
+        const auto image = coding_of(kind);
         nb::gil_scoped_release release;
         fl::image_decode(image, buffer.bytes(), wanted[0], to.bytes());
     }, "kind"_a, "data"_a, "shape"_a, "out"_a,
@@ -31,8 +31,8 @@ void bind_images(nb::module_& m) {
         Buffer buffer(shapes);
         const auto wanted = buffer.as<fl::ImageShape>();
         const auto located = locate(sources, which, rows);
-        const auto images = kind_of(kind);
-        return ragged(located.size(), [&](auto offsets) { fl::image_offsets(images, located, wanted, offsets); },
+        const auto images = coding_of(kind);
+        return ragged(located.size(), [&](auto offsets) { fl::image_offsets(images.kind, located, wanted, offsets); },
                       [&](auto offsets, auto values) {
                           fl::image_decode_many(images, located, wanted, offsets, values);
                       });
@@ -108,6 +108,20 @@ void bind_images(nb::module_& m) {
     }, "pixels"_a, "height"_a, "width"_a, "channels"_a, "bits"_a, "level"_a,
        nb::sig("def png_encode(pixels: Buffer, height: int, width: int, channels: int, bits: int, level: int) -> "
                "bytes"));
+
+    m.def("has_webp", fl::has_webp);
+    m.def("webp_encode", [](nb::object pixels, std::uint32_t height, std::uint32_t width, std::uint32_t channels,
+                            float quality, bool lossless) {
+        Buffer buffer(pixels);
+        std::vector<std::uint8_t> out;
+        {
+            nb::gil_scoped_release release;
+            out = fl::webp_encode(buffer.bytes(), {height, width, channels, 8}, quality, lossless);
+        }
+        return to_bytes(out);
+    }, "pixels"_a, "height"_a, "width"_a, "channels"_a, "quality"_a, "lossless"_a,
+       nb::sig("def webp_encode(pixels: Buffer, height: int, width: int, channels: int, quality: float, "
+               "lossless: bool) -> bytes"));
 }
 
 }  // namespace bind

@@ -30,8 +30,10 @@ NB_MODULE(_native, m) {
     bind::bind_tables(m);
     bind::bind_payloads(m);
     bind::bind_images(m);
+    bind::bind_texts(m);
     bind::bind_keys(m);
     bind::bind_programs(m);
+    bind::bind_sound(m);
     bind::bind_engine(m);
     bind::bind_reads(m);
     bind::bind_orders(m);

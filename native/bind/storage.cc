@@ -4,6 +4,7 @@
 #include "codec.h"
 #include "crc32c.h"
 #include "hash.h"
+#include "packing.h"
 #include "permutation.h"
 #include "placement.h"
 
@@ -12,7 +13,7 @@ namespace bind {
 namespace {
 
 fl::Codec codec_of(int codec) {
-    if (codec < 0 || codec > static_cast<int>(fl::Codec::zstd)) throw nb::value_error("no such compression");
+    if (codec < 0 || codec > static_cast<int>(fl::Codec::zstd_dictionary)) throw nb::value_error("no such compression");
     return static_cast<fl::Codec>(codec);
 }
 
@@ -57,24 +58,45 @@ void bind_checksums(nb::module_& m) {
 }
 
 void bind_codecs(nb::module_& m) {
-    m.def("compress", [](nb::object data, int codec, int level) {
+    nb::class_<BoundDictionary>(m, "Dictionary")
+        .def(nb::init<nb::object>(), "data"_a, nb::sig("def __init__(self, data: Buffer) -> None"));
+
+    m.def("train_dictionary", [](nb::list samples, std::size_t capacity) {
+        std::vector<std::uint8_t> joined;
+        std::vector<std::size_t> sizes;
+        for (nb::handle one : samples) {
+            Buffer buffer(one);
+            joined.insert(joined.end(), buffer.bytes().begin(), buffer.bytes().end());
+            sizes.push_back(buffer.bytes().size());
+        }
+        std::vector<std::uint8_t> made;
+        {
+            nb::gil_scoped_release release;
+            made = fl::train_dictionary(joined, sizes, capacity);
+        }
+        return to_bytes(made);
+    }, "samples"_a, "capacity"_a, nb::sig("def train_dictionary(samples: list[Buffer], capacity: int) -> bytes"));
+
+    m.def("compress", [](nb::object data, int codec, int level, const BoundDictionary* dictionary) {
         Buffer buffer(data);
         const auto with = codec_of(codec);
         std::vector<std::uint8_t> out;
         {
             nb::gil_scoped_release release;
-            out = fl::compress(buffer.bytes(), with, level);
+            out = fl::compress(buffer.bytes(), with, level, dictionary ? &dictionary->dictionary : nullptr);
         }
         return to_bytes(out);
-    }, "data"_a, "codec"_a, "level"_a, nb::sig("def compress(data: Buffer, codec: int, level: int) -> bytes"));
+    }, "data"_a, "codec"_a, "level"_a, "dictionary"_a.none() = nb::none(),
+       nb::sig("def compress(data: Buffer, codec: int, level: int, dictionary: Dictionary | None = None) -> bytes"));
 
-    m.def("decompress", [](nb::object data, int codec, nb::object out) {
+    m.def("decompress", [](nb::object data, int codec, nb::object out, const BoundDictionary* dictionary) {
         Buffer buffer(data);
         MutableBuffer to(out);
         const auto with = codec_of(codec);
         nb::gil_scoped_release release;
-        fl::decompress(buffer.bytes(), with, to.bytes());
-    }, "data"_a, "codec"_a, "out"_a, nb::sig("def decompress(data: Buffer, codec: int, out: Buffer) -> None"));
+        fl::decompress(buffer.bytes(), with, to.bytes(), dictionary ? &dictionary->dictionary : nullptr);
+    }, "data"_a, "codec"_a, "out"_a, "dictionary"_a.none() = nb::none(),
+       nb::sig("def decompress(data: Buffer, codec: int, out: Buffer, dictionary: Dictionary | None = None) -> None"));
 }
 
 void bind_tables(nb::module_& m) {
@@ -119,9 +141,19 @@ void bind_tables(nb::module_& m) {
 
 void bind_payloads(nb::module_& m) {
     nb::class_<BoundPayloads>(m, "Payloads")
-        .def(nb::init<nb::object, const BoundTable&, std::uint64_t, std::uint64_t>(), "file"_a, "extents"_a,
-             "data_begin"_a, "data_end"_a, nb::keep_alive<1, 3>(),
-             nb::sig("def __init__(self, file: Buffer, extents: Table, data_begin: int, data_end: int) -> None"))
+        .def(nb::init<nb::object, const BoundTable&, std::uint64_t, std::uint64_t, const BoundDictionary*>(), "file"_a,
+             "extents"_a, "data_begin"_a, "data_end"_a, "dictionary"_a.none() = nb::none(), nb::keep_alive<1, 3>(),
+             nb::keep_alive<1, 6>(),
+             nb::sig("def __init__(self, file: Buffer, extents: Table, data_begin: int, data_end: int, "
+                     "dictionary: Dictionary | None = None) -> None"))
+        .def_static("windows", [](nb::object file, std::uint64_t begin, std::uint64_t end, std::uint64_t size,
+                                  std::uint64_t step, const BoundTable* items) {
+            return new BoundPayloads(file, {begin, end, size, step, items ? &items->table : nullptr});
+        }, "file"_a, "begin"_a, "end"_a, "size"_a, "step"_a, "items"_a.none() = nb::none(),
+           nb::rv_policy::take_ownership, nb::keep_alive<0, 6>(),
+           nb::sig("def windows(file: Buffer, begin: int, end: int, size: int, step: int, items: Table | None = None) -> "
+                   "Payloads"))
+        .def_prop_ro("rows", [](const BoundPayloads& p) { return p.payloads.rows(); })
         .def("extent", [](const BoundPayloads& p, std::uint64_t row) {
             const auto extent = p.payloads.extent(row);
             return std::tuple(extent.pointer, extent.size, extent.raw_size, extent.crc, static_cast<int>(extent.codec));
@@ -189,6 +221,52 @@ void bind_payloads(nb::module_& m) {
         return list;
     }, "sources"_a, "which"_a.none(), "rows"_a,
        nb::sig("def gather_bytes(sources: list[Payloads], which: Buffer | None, rows: Buffer) -> list[bytes]"));
+}
+
+void bind_texts(nb::module_& m) {
+    m.def("decode_texts", [](nb::object values, nb::object offsets) {
+        Buffer data(values), ends(offsets);
+        const auto places = ends.as<std::int64_t>();
+        nb::list texts;
+        for (std::size_t i = 0; i + 1 < places.size(); ++i) {
+            if (places[i] < 0 || places[i + 1] < places[i]) throw nb::value_error("offsets ascend from 0");
+            const auto text = part(data, static_cast<std::uint64_t>(places[i]),
+                                   static_cast<std::uint64_t>(places[i + 1] - places[i]));
+            PyObject* made = PyUnicode_DecodeUTF8(reinterpret_cast<const char*>(text.data()),
+                                                  static_cast<Py_ssize_t>(text.size()), "strict");
+            if (!made) {
+                if (!PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) throw nb::python_error();
+                const std::string why = nb::python_error().what();
+                fl::Failure failure("decode", "the text is no UTF-8" + (why.find("position") == why.npos
+                                        ? "" : ": " + why.substr(why.find("position"))));
+                failure.position = static_cast<std::int64_t>(i);
+                throw failure;
+            }
+            texts.append(nb::steal(made));
+        }
+        return texts;
+    }, "values"_a, "offsets"_a, nb::sig("def decode_texts(values: Buffer, offsets: Buffer) -> list[str]"));
+
+    m.def("best_fit", [](nb::object lengths, std::uint64_t room, nb::object out) {
+        Buffer given(lengths);
+        MutableBuffer to(out);
+        nb::gil_scoped_release release;
+        return fl::best_fit(given.as<std::int64_t>(), room, to.as<std::int64_t>());
+    }, "lengths"_a, "room"_a, "out"_a,
+       nb::sig("def best_fit(lengths: Buffer, room: int, out: Buffer) -> int"));
+
+    m.def("unpack_sequences", [](nb::object values, nb::object offsets, nb::object counts, std::uint64_t length,
+                                 nb::object pad, nb::object tokens, nb::object positions, nb::object documents,
+                                 nb::object ends) {
+        Buffer data(values), places(offsets), stated(counts), fill(pad);
+        MutableBuffer t(tokens), p(positions), d(documents), e(ends);
+        nb::gil_scoped_release release;
+        return fl::unpack_sequences(data.bytes(), places.as<std::int64_t>(), stated.as<std::uint32_t>(), length,
+                                    fill.bytes(), t.bytes(), p.as<std::int32_t>(), d.as<std::int32_t>(),
+                                    e.as<std::int32_t>());
+    }, "values"_a, "offsets"_a, "counts"_a, "length"_a, "pad"_a, "tokens"_a, "positions"_a, "documents"_a, "ends"_a,
+       nb::sig("def unpack_sequences(values: Buffer, offsets: Buffer, counts: Buffer, length: int, pad: Buffer, "
+               "tokens: Buffer, positions: Buffer, documents: Buffer, ends: Buffer) -> int"));
 }
 
 void bind_keys(nb::module_& m) {

@@ -17,6 +17,13 @@ namespace {
 constexpr std::size_t kTaskBytes = 1 << 20;  // payloads copied a task
 constexpr std::size_t kTaskImages = 4;       // images decoded a task
 
+template <class T>
+void raise_to(std::atomic<T>& most, T value) {
+    auto known = most.load();
+    while (value > known && !most.compare_exchange_weak(known, value)) {
+    }
+}
+
 }  // namespace
 
 // A payload's stored bytes that were read ahead: where they lie in the file, and the number of their range.
@@ -66,6 +73,20 @@ struct Engine::Job {
         failures.push_back({column, std::move(failure)});
     }
 };
+
+std::optional<std::size_t> planned_bytes(const ColumnPlan& plan, std::size_t samples) {
+    std::size_t bytes = AlignedBytes::rounded(samples * plan.metadata_size);
+    switch (plan.kind) {
+        case ColumnPlan::Kind::rows: return bytes;
+        case ColumnPlan::Kind::sound:
+        case ColumnPlan::Kind::fixed: bytes += AlignedBytes::rounded(std::max<std::size_t>(samples * plan.row_bytes, 1)); break;
+        case ColumnPlan::Kind::program:
+            bytes += AlignedBytes::rounded(static_cast<std::size_t>(plan.views->places(samples).back()));
+            break;
+        default: return std::nullopt;
+    }
+    return bytes;
+}
 
 void ColumnTimes::add(std::atomic<std::uint64_t>& what, const Lap& lap) {
     what += lap.wall;
@@ -224,8 +245,10 @@ void Engine::read_ahead(const std::shared_ptr<Job>& job, Stopwatch& watch) {
         const auto source = [&](std::size_t i) { return (*job->sources)[job->source(i)][column].payloads; };
         try {
             gather_rows(samples, sizeof(Extent),
-                        [&](std::size_t i) { return TableRow{&source(i)->extents(), std::uint64_t(job->rows[i])}; },
+                        [&](std::size_t i) { return source(i)->place(static_cast<std::uint64_t>(job->rows[i])); },
                         reinterpret_cast<std::uint8_t*>(extents.data()));
+            for (std::size_t i = 0; i < samples; ++i)
+                if (source(i)->has_windows()) extents[i] = source(i)->window(static_cast<std::uint64_t>(job->rows[i]));
         } catch (const Failure&) {
             continue;
         }
@@ -440,11 +463,9 @@ void Engine::account(const Job& job) {
             if (one.source) stored += one.extent.size;
         times_[column].stored_bytes += stored;
         times_[column].decoded_bytes += metadata + job.slot->columns[column].size;
+        raise_to(times_[column].slot_bytes, job.slot->columns[column].bytes());
     }
-    const auto bytes = job.slot->bytes();
-    auto largest = largest_batch_.load();
-    while (bytes > largest && !largest_batch_.compare_exchange_weak(largest, bytes)) {
-    }
+    raise_to(largest_batch_, job.slot->bytes());
 }
 
 void Engine::finish(const std::shared_ptr<Job>& job) {
@@ -483,7 +504,8 @@ std::vector<Engine::Task> Engine::prepare(const std::shared_ptr<Job>& job, Stopw
         const auto& located = job->located[column];
         if (located.empty()) continue;
         const bool image =
-            columns_[column].kind == ColumnPlan::Kind::image || columns_[column].kind == ColumnPlan::Kind::program;
+            columns_[column].kind == ColumnPlan::Kind::image || columns_[column].kind == ColumnPlan::Kind::program ||
+            columns_[column].kind == ColumnPlan::Kind::sound;
         const bool padded = columns_[column].kind == ColumnPlan::Kind::padded;
         const std::size_t least = padded ? job->slot->columns[column].size / samples : 0;
         std::size_t begin = 0, bytes = 0;
@@ -513,10 +535,11 @@ bool Engine::present(Job& job, std::size_t column, std::size_t i, const ColumnSo
 
 // What a payload must be like before room is made for it.
 void Engine::check_payload(const ColumnPlan& plan, const Extent& extent, const std::uint8_t* metadata) {
-    if (plan.kind == ColumnPlan::Kind::fixed && extent.raw_size != plan.row_bytes)
+    const auto bytes = plan.views ? plan.views->first().payload_bytes() : plan.row_bytes;
+    if ((plan.kind == ColumnPlan::Kind::fixed || (plan.views && bytes)) && extent.raw_size != bytes)
         throw Failure("size", "the payload has " + std::to_string(extent.raw_size) + " bytes, not " +
-                                  std::to_string(plan.row_bytes));
-    if (plan.kind == ColumnPlan::Kind::image) check_claim(plan.image, load<ImageShape>(metadata), extent.raw_size);
+                                  std::to_string(bytes));
+    if (plan.kind == ColumnPlan::Kind::image) check_claim(plan.image.kind, load<ImageShape>(metadata), extent.raw_size);
     if (plan.elements) element_bytes(plan.elements, extent, metadata);
 }
 
@@ -590,10 +613,12 @@ void Engine::prepare_column(Job& job, std::size_t column) {
         if (plan.kind == ColumnPlan::Kind::padded) return prepare_padded(job, column, std::move(located), element);
     }
     std::size_t size = 0;
-    if (plan.kind == ColumnPlan::Kind::fixed || plan.kind == ColumnPlan::Kind::program) {
+    if (plan.kind == ColumnPlan::Kind::fixed || plan.kind == ColumnPlan::Kind::program ||
+        plan.kind == ColumnPlan::Kind::sound) {
         // What no payload bears out gets no memory: options can claim any shape.
         const bool any = std::any_of(located.begin(), located.end(), [](const Located& one) { return one.source; });
-        size = any ? samples * plan.row_bytes : 0;
+        if (plan.views) out.offsets = plan.views->places(samples);
+        size = !any ? 0 : plan.views ? static_cast<std::size_t>(out.offsets.back()) : samples * plan.row_bytes;
         if (!any) located.clear();
     } else {
         out.offsets.assign(samples + 1, 0);
@@ -696,19 +721,23 @@ void Engine::fill_rows(Job& job, std::size_t column, std::size_t begin, std::siz
     const auto& located = job.located[column];
     thread_local std::vector<std::uint8_t> scratch;
     thread_local ProgramRunner runner;
+    thread_local SoundRunner sound_runner;
     const bool padded = plan.kind == ColumnPlan::Kind::padded;
     const bool program = plan.kind == ColumnPlan::Kind::program;
-    const bool equal = padded || program || plan.kind == ColumnPlan::Kind::fixed;
+    const bool sound = plan.kind == ColumnPlan::Kind::sound;
+    const bool equal = padded || sound || plan.kind == ColumnPlan::Kind::fixed;
     const std::size_t row_bytes = padded ? out.size / located.size() : plan.row_bytes;
     for (std::size_t i = begin; i < end; ++i) {
         if (i + 2 < end && located[i + 2].source)
             located[i + 2].source->prefetch(located[i + 2].extent, located[i + 2].there);
-        const auto from = equal ? i * row_bytes : static_cast<std::size_t>(out.offsets[i]);
-        const auto size = equal ? row_bytes : static_cast<std::size_t>(out.offsets[i + 1]) - from;
+        const auto from = program ? 0 : equal ? i * row_bytes : static_cast<std::size_t>(out.offsets[i]);
+        const auto size = program ? out.size : equal ? row_bytes : static_cast<std::size_t>(out.offsets[i + 1]) - from;
         const MutableBytes to(out.data.data() + from, size);
         const auto* source = located[i].source;
         const auto blank = [&] {
-            if (padded) {
+            if (program) {
+                plan.views->blank(to.data(), out.offsets, i);
+            } else if (padded) {
                 out.offsets[i] = 0;
                 fill_items(to, plan.elements.fill);
             } else if (size) {
@@ -727,11 +756,17 @@ void Engine::fill_rows(Job& job, std::size_t column, std::size_t begin, std::siz
                 source->read(located[i].extent, to.first(mine), located[i].there);
                 fill_items(to.subspan(mine), plan.elements.fill);
             } else if (program) {
-                const auto shape =
-                    plan.metadata_size ? load<ImageShape>(out.metadata.data() + i * plan.metadata_size) : plan.chain->first->raw;
+                const Bytes metadata(out.metadata.data() + i * plan.metadata_size, plan.metadata_size);
                 const auto sample = static_cast<std::uint64_t>(job.samples.empty() ? job.rows[i] : job.samples[i]);
-                run_chain(*plan.chain, runner, source->load(located[i].extent, scratch, located[i].there), shape, job.epoch,
-                          sample, to);
+                plan.views->run(runner, source->load(located[i].extent, scratch, located[i].there), metadata, job.epoch,
+                                sample, to.data(), out.offsets, i);
+            } else if (sound) {
+                // Of an array only a part is copied, from where it lies; its checksum is that of all of it.
+                const bool as_it_lies = located[i].extent.codec == Codec::none && plan.sound->stored != SoundKind::file;
+                const auto payload = as_it_lies ? source->stored(located[i].extent, located[i].there)
+                                                : source->load(located[i].extent, scratch, located[i].there);
+                const auto sample = static_cast<std::uint64_t>(job.samples.empty() ? job.rows[i] : job.samples[i]);
+                sound_runner.run(*plan.sound, payload, out.metadata.data() + i * plan.metadata_size, job.epoch, sample, to);
             } else if (plan.kind == ColumnPlan::Kind::image) {
                 const auto shape = load<ImageShape>(out.metadata.data() + i * plan.metadata_size);
                 image_decode(plan.image, source->load(located[i].extent, scratch, located[i].there), shape, to);

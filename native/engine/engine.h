@@ -13,12 +13,13 @@
 #include <thread>
 #include <vector>
 
-#include "chain.h"
 #include "elements.h"
 #include "payloads.h"
 #include "readahead.h"
 #include "slot.h"
+#include "sound_program.h"
 #include "stopwatch.h"
+#include "views.h"
 
 namespace fl {
 
@@ -30,15 +31,20 @@ struct ColumnPlan {
         ragged,  // payloads of any size
         image,   // payloads to be decoded; the metadata row is an ImageShape
         padded,  // payloads made of elements, each in a row of one length; lengths stand for offsets
-        program,  // images that a chain of programs makes rows of; the metadata row, if any, is an ImageShape
+        program,  // payloads that chains make views of; the metadata row is what the chains need
+        sound,    // sounds that a program makes rows of
     };
     Kind kind;
     std::size_t metadata_size = 0;
     std::size_t row_bytes = 0;
-    ImageKind image = ImageKind::jpeg;
-    std::shared_ptr<const Chain> chain{};  // of kind `program`; row_bytes is that of its result
+    ImageCoding image{};
+    std::shared_ptr<const Views> views{};  // of kind `program`; row_bytes is that of all of them
     Elements elements{};  // of padded payloads; of ragged ones where they are to agree in it
+    std::shared_ptr<const SoundProgram> sound{};  // of kind `sound`; row_bytes is that of its result
 };
+
+// Bytes that a slot has for so many samples of a field, all of them there; nothing where that depends on the samples.
+std::optional<std::size_t> planned_bytes(const ColumnPlan& plan, std::size_t samples);
 
 // The tables of one field in one file; null where the file has none.
 struct ColumnSource {
@@ -70,6 +76,7 @@ struct alignas(64) ColumnTimes {
     std::atomic<std::uint64_t> major_faults{0};
     std::atomic<std::uint64_t> stored_bytes{0};   // in the file
     std::atomic<std::uint64_t> decoded_bytes{0};  // in batches
+    std::atomic<std::uint64_t> slot_bytes{0};     // of its memory in the largest slot
 
     void add(std::atomic<std::uint64_t>& what, const Lap& lap);
 };

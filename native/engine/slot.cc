@@ -12,25 +12,27 @@ constexpr std::size_t kHuge = 2 << 20;
 
 }  // namespace
 
+std::size_t AlignedBytes::rounded(std::size_t size) { return (size + kPage - 1) / kPage * kPage; }
+
 std::uint8_t* AlignedBytes::reserve(std::size_t size) {
     if (size > capacity_) {
         // Large ones in huge pages, where they are to be had: there sooner when they are first written, and cheaper to
         // write. They need not end with one.
-        const std::size_t rounded = (size + kPage - 1) / kPage * kPage;
-        const bool huge = rounded >= 2 * kHuge;
+        const std::size_t bytes = rounded(size);
+        const bool huge = bytes >= 2 * kHuge;
         data_.reset();
         capacity_ = 0;
-        data_.reset(static_cast<std::uint8_t*>(std::aligned_alloc(huge ? kHuge : kPage, rounded)));
+        data_.reset(static_cast<std::uint8_t*>(std::aligned_alloc(huge ? kHuge : kPage, bytes)));
         if (!data_) throw std::bad_alloc();
-        if (huge) madvise(data_.get(), rounded / kHuge * kHuge, MADV_HUGEPAGE);
-        capacity_ = rounded;
+        if (huge) madvise(data_.get(), bytes / kHuge * kHuge, MADV_HUGEPAGE);
+        capacity_ = bytes;
     }
     return data_.get();
 }
 
 std::size_t Slot::bytes() const {
     std::size_t total = 0;
-    for (const auto& column : columns) total += column.data.capacity() + column.metadata.capacity();
+    for (const auto& column : columns) total += column.bytes();
     return total;
 }
 

@@ -14,6 +14,7 @@ namespace fl {
 class AlignedBytes {
 public:
     std::uint8_t* reserve(std::size_t size);
+    static std::size_t rounded(std::size_t size);  // what is reserved for so many
     std::uint8_t* data() const { return data_.get(); }
     std::size_t capacity() const { return capacity_; }
 
@@ -29,10 +30,12 @@ private:
 struct SlotColumn {
     AlignedBytes data;                  // rows one behind the other, or values between `offsets`
     AlignedBytes metadata;              // a metadata row a sample
-    std::vector<std::int64_t> offsets;  // samples + 1, where samples vary in size
+    std::vector<std::int64_t> offsets;  // samples + 1, where samples vary in size; of views, where their areas lie
     std::vector<std::uint8_t> valid;    // 0 for what is missing or failed
     std::size_t size = 0;               // bytes of data in use
     bool any_missing = false;
+
+    std::size_t bytes() const { return data.capacity() + metadata.capacity(); }
 };
 
 struct Slot {

@@ -44,6 +44,8 @@ void check(const AxisSpec& spec) {
     if (!(spec.begin >= 0 && spec.begin < spec.end && spec.end <= static_cast<float>(spec.source)))
         throw Failure("argument", "the box from " + std::to_string(spec.begin) + " to " + std::to_string(spec.end) +
                                       " does not lie in a source of " + std::to_string(spec.source) + " pixels");
+    if (spec.first >= spec.out || spec.made() > spec.out - spec.first)
+        throw Failure("argument", "the window lies outside the output");
 }
 
 std::int32_t rounded(double weight, std::int32_t) {
@@ -56,11 +58,12 @@ double rounded(double weight, double) { return weight; }
 // position. Such outputs get it back: whoever walks along the axis relies on first positions that never go back.
 template <class Weight>
 void settle(const AxisSpec& spec, Axis<Weight>& axis) {
-    axis.begin = axis.first[spec.flip ? spec.out - 1 : 0];
+    const auto made = spec.made();
+    axis.begin = axis.first[spec.flip ? made - 1 : 0];
     axis.end = axis.longest = 0;
     std::uint32_t next = spec.source;
-    for (std::uint32_t x = spec.out; x-- > 0;) {
-        const std::size_t to = spec.flip ? spec.out - 1 - x : x;
+    for (std::uint32_t x = made; x-- > 0;) {
+        const std::size_t to = spec.flip ? made - 1 - x : x;
         if (const auto back = axis.first[to] > next ? axis.first[to] - next : 0) {
             Weight* weights = axis.weights.data() + to * axis.stride;
             std::copy_backward(weights, weights + axis.count[to], weights + axis.count[to] + back);
@@ -82,12 +85,13 @@ void fill(const AxisSpec& spec, double radius, Axis<Weight>& axis) {
     const double support = radius * widening;
     const double per_pixel = 1.0 / widening;
     axis.stride = static_cast<std::uint32_t>(std::ceil(support)) * 2 + 1;
-    axis.first.resize(spec.out);
-    axis.count.resize(spec.out);
-    axis.weights.assign(static_cast<std::size_t>(spec.out) * axis.stride, 0);
+    const auto made = spec.made();
+    axis.first.resize(made);
+    axis.count.resize(made);
+    axis.weights.assign(static_cast<std::size_t>(made) * axis.stride, 0);
     std::vector<double> taps(axis.stride);
-    for (std::uint32_t x = 0; x < spec.out; ++x) {
-        const double centre = spec.begin + (x + 0.5) * scale;
+    for (std::uint32_t x = 0; x < made; ++x) {
+        const double centre = spec.begin + (spec.first + x + 0.5) * scale;
         auto first = static_cast<std::int64_t>(std::max(centre - support + 0.5, 0.0));
         auto last = std::min(static_cast<std::int64_t>(centre + support + 0.5), std::int64_t{spec.source});
         const auto count = static_cast<std::size_t>(last - first);
@@ -96,7 +100,7 @@ void fill(const AxisSpec& spec, double radius, Axis<Weight>& axis) {
             taps[i] = kKernel((static_cast<double>(first + static_cast<std::int64_t>(i)) - centre + 0.5) * per_pixel);
             sum += taps[i];
         }
-        const std::size_t to = spec.flip ? spec.out - 1 - x : x;
+        const std::size_t to = spec.flip ? made - 1 - x : x;
         Weight* weights = axis.weights.data() + to * axis.stride;
         std::size_t from = count, until = 0;  // positions of no weight at either end are not read
         for (std::size_t i = 0; i < count; ++i) {
@@ -116,7 +120,7 @@ void fill(const AxisSpec& spec, double radius, Axis<Weight>& axis) {
     }
     settle(spec, axis);
     axis.identity = axis.longest == 1;
-    for (std::uint32_t x = 0; axis.identity && x < spec.out; ++x)
+    for (std::uint32_t x = 0; axis.identity && x < made; ++x)
         axis.identity = axis.first[x] == axis.first[0] + x && axis.weights[x * axis.stride] == rounded(1.0, Weight{});
 }
 
@@ -126,13 +130,15 @@ void fill_nearest(const AxisSpec& spec, Axis<Weight>& axis) {
     const double step = static_cast<double>(spec.end - spec.begin) / spec.out;
     double at = spec.begin + step * 0.5;
     axis.stride = axis.longest = 1;
-    axis.first.resize(spec.out);
-    axis.count.assign(spec.out, 1);
-    axis.weights.assign(spec.out, rounded(1.0, Weight{}));
+    const auto made = spec.made();
+    axis.first.resize(made);
+    axis.count.assign(made, 1);
+    axis.weights.assign(made, rounded(1.0, Weight{}));
     axis.identity = !spec.flip;
-    for (std::uint32_t x = 0; x < spec.out; ++x, at += step) {
+    for (std::uint32_t x = 0; x < spec.first; ++x) at += step;
+    for (std::uint32_t x = 0; x < made; ++x, at += step) {
         const auto position = static_cast<std::uint32_t>(std::min(at, static_cast<double>(spec.source - 1)));
-        axis.first[spec.flip ? spec.out - 1 - x : x] = position;
+        axis.first[spec.flip ? made - 1 - x : x] = position;
         axis.identity = axis.identity && position == axis.first[0] + x;
     }
     const auto [low, high] = std::minmax(axis.first.front(), axis.first.back());

@@ -16,8 +16,15 @@ struct AxisSpec {
     float begin = 0, end = 0;  // the part of the source that is resized; fractions are fine
     Filter filter = Filter::bilinear;
     bool flip = false;
+    std::uint32_t first = 0, count = 0;  // the outputs that are made, counted before the flip; a count of 0: all
 
+    std::uint32_t made() const { return count ? count : out; }
     bool operator==(const AxisSpec&) const = default;
+};
+
+// A part of an image, in whole pixels.
+struct Window {
+    std::uint32_t left = 0, top = 0, width = 0, height = 0;
 };
 
 // Far beyond any photo, and short enough that the tables of one axis stay below 64 MiB whatever is claimed.

@@ -4,16 +4,9 @@
 #include <bit>
 
 #include "luma.h"
+#include "plain_loops.h"
 #include "tones.h"
 
-// Plain loops over the planes of a few pixels, compiled for each instruction set: the compiler makes SIMD of them, and as
-// no product is fused with a sum, the bits are the same.
-#if defined(__x86_64__)
-#define FL_AVX2 __attribute__((target("avx2")))
-#else
-#define FL_AVX2
-#endif
-#define FL_INLINE inline __attribute__((always_inline))
 
 namespace fl {
 namespace {

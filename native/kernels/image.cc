@@ -1,14 +1,46 @@
 #include "image.h"
 
+#include "orientation.h"
+
 namespace fl {
 
-ImageShape image_info(ImageKind kind, Bytes encoded) {
-    return kind == ImageKind::jpeg ? jpeg_info(encoded) : png_info(encoded);
+namespace {
+
+ImageShape stored_info(ImageKind kind, Bytes encoded) {
+    switch (kind) {
+        case ImageKind::jpeg: return jpeg_info(encoded);
+        case ImageKind::png: return png_info(encoded);
+        default: return webp_info(encoded);
+    }
 }
 
-void image_decode(ImageKind kind, Bytes encoded, const ImageShape& shape, MutableBytes out) {
+void stored_decode(ImageKind kind, Bytes encoded, const ImageShape& shape, MutableBytes out) {
+    switch (kind) {
+        case ImageKind::jpeg: return jpeg_decode(encoded, shape, out);
+        case ImageKind::png: return png_decode(encoded, shape, out);
+        default: return webp_decode(encoded, shape, out);
+    }
+}
+
+}  // namespace
+
+ImageShape image_info(ImageCoding coding, Bytes encoded) {
+    const auto shape = stored_info(coding.kind, encoded);
+    return coding.upright ? orientation_of(coding.kind, encoded).turned(shape) : shape;
+}
+
+void image_decode(ImageCoding coding, Bytes encoded, const ImageShape& shape, MutableBytes out) {
     if (out.size() != shape.bytes()) throw Failure("format", "the output has the wrong size");
-    kind == ImageKind::jpeg ? jpeg_decode(encoded, shape, out) : png_decode(encoded, shape, out);
+    Orientation how;
+    if (coding.upright) how = orientation_of(coding.kind, encoded);
+    if (how.upright()) return stored_decode(coding.kind, encoded, shape, out);
+    const auto stored = how.turned(shape);
+    thread_local std::vector<std::uint8_t> lying;
+    if (lying.size() < out.size()) lying.resize(out.size());
+    stored_decode(coding.kind, encoded, stored, {lying.data(), out.size()});
+    const std::size_t pixel = std::size_t{shape.channels} * (shape.bits / 8);
+    how.turn(lying.data(), static_cast<std::ptrdiff_t>(stored.width * pixel), stored.height, stored.width, pixel,
+             out.data());
 }
 
 void check_claim(ImageKind kind, const ImageShape& shape, std::uint64_t size) {
@@ -16,11 +48,16 @@ void check_claim(ImageKind kind, const ImageShape& shape, std::uint64_t size) {
     // gray or a palette of one bit puts eight pixels in a byte.
     constexpr std::uint64_t kPixelsPerJpegByte = 1024;
     constexpr std::uint64_t kBytesPerPngByte = 1032;
+    // Of one colour a lossless WebP needs hardly any bytes; libwebp writes up to 25,600 pixels in one.
+    constexpr std::uint64_t kPixelsPerWebpByte = 1 << 15;
     const bool sane = shape.channels >= 1 && shape.channels <= 4 && (shape.bits == 8 || shape.bits == 16) &&
                       shape.height <= 0x7fffffffu && shape.width <= 0x7fffffffu;
     const auto pixels = std::uint64_t{shape.height} * shape.width;
     const auto png_pixels = kBytesPerPngByte * (shape.bits == 8 ? 8 : 1);
-    const bool possible = pixels / (kind == ImageKind::jpeg ? kPixelsPerJpegByte : png_pixels) <= size;
+    const auto most = kind == ImageKind::jpeg  ? kPixelsPerJpegByte
+                      : kind == ImageKind::png ? png_pixels
+                                               : kPixelsPerWebpByte;
+    const bool possible = pixels / most <= size;
     if (!sane || !possible) throw Failure("decode", "claims more pixels than its bytes could hold");
 }
 
@@ -38,7 +75,7 @@ void image_offsets(ImageKind kind, std::span<const Located> located, std::span<c
     });
 }
 
-void image_decode_many(ImageKind kind, std::span<const Located> located, std::span<const ImageShape> shapes,
+void image_decode_many(ImageCoding coding, std::span<const Located> located, std::span<const ImageShape> shapes,
                        std::span<const std::int64_t> offsets, MutableBytes out) {
     if (shapes.size() != located.size() || offsets.size() != located.size() + 1)
         throw Failure("format", "picks, shapes and offsets differ");
@@ -48,7 +85,7 @@ void image_decode_many(ImageKind kind, std::span<const Located> located, std::sp
         const auto begin = static_cast<std::uint64_t>(offsets[i]);
         const auto end = static_cast<std::uint64_t>(offsets[i + 1]);
         if (begin > end || end > out.size()) throw Failure("format", "an image lies outside the output");
-        image_decode(kind, source->load(extent, scratch), shapes[i], out.subspan(begin, end - begin));
+        image_decode(coding, source->load(extent, scratch), shapes[i], out.subspan(begin, end - begin));
     });
 }
 

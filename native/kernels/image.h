@@ -1,10 +1,11 @@
-// JPEG and PNG: what an encoded image holds, its pixels, and encoding. Pixels are rows of interleaved channels,
+// JPEG, PNG and WebP: what an encoded image holds, its pixels, and encoding. Pixels are rows of interleaved channels,
 // 8 bits a sample or 16 in native byte order. Bytes that do not decode cleanly throw Failure "decode".
 #pragma once
 
 #include <limits>
 #include <vector>
 
+#include "axis.h"
 #include "payloads.h"
 
 namespace fl {
@@ -25,34 +26,46 @@ struct ImageShape {
     }
 };
 
-enum class ImageKind : std::uint8_t { jpeg, png };
+enum class ImageKind : std::uint8_t { jpeg, png, webp };
+
+// How images are kept, and whether they are turned as their EXIF data says; shapes are then those of upright images.
+struct ImageCoding {
+    ImageKind kind = ImageKind::jpeg;
+    bool upright = false;
+};
 
 // Reads the headers only. Refuses an image whose claimed size its bytes could not hold.
-ImageShape image_info(ImageKind kind, Bytes encoded);
+ImageShape image_info(ImageCoding coding, Bytes encoded);
 
 // Decodes into `out`. The image must have the shape that was stored for it.
-void image_decode(ImageKind kind, Bytes encoded, const ImageShape& shape, MutableBytes out);
+void image_decode(ImageCoding coding, Bytes encoded, const ImageShape& shape, MutableBytes out);
 
 // `subsampling` is 444, 422 or 420.
 std::vector<std::uint8_t> jpeg_encode(Bytes pixels, const ImageShape& shape, int quality, int subsampling);
 std::vector<std::uint8_t> png_encode(Bytes pixels, const ImageShape& shape, int level);
+std::vector<std::uint8_t> webp_encode(Bytes pixels, const ImageShape& shape, float quality, bool lossless);
 
 // Where each picked image goes when they lie one behind the other: picks + 1 offsets, with claims checked.
 void image_offsets(ImageKind kind, std::span<const Located> located, std::span<const ImageShape> shapes,
                    std::span<std::int64_t> offsets);
 
 // Decodes each picked payload to its own place: offsets[i] .. offsets[i + 1] in `out`.
-void image_decode_many(ImageKind kind, std::span<const Located> located, std::span<const ImageShape> shapes,
+void image_decode_many(ImageCoding coding, std::span<const Located> located, std::span<const ImageShape> shapes,
                        std::span<const std::int64_t> offsets, MutableBytes out);
 
 // Throws unless `size` encoded bytes could hold an image of this shape: checked before pixels are allocated, so that
 // a tiny file can't claim a huge image.
 void check_claim(ImageKind kind, const ImageShape& shape, std::uint64_t size);
 
-// One pair a format, in jpeg.cc and png.cc. Decoding refuses an image of another shape.
+// WebP needs libwebp when this is built; without it, its functions fail.
+bool has_webp();
+
+// One pair a format, in jpeg.cc, png.cc and webp.cc. Decoding refuses an image of another shape.
 ImageShape jpeg_info(Bytes encoded);
 ImageShape png_info(Bytes encoded);
+ImageShape webp_info(Bytes encoded);
 void jpeg_decode(Bytes encoded, const ImageShape& shape, MutableBytes out);
 void png_decode(Bytes encoded, const ImageShape& shape, MutableBytes out);
+void webp_decode(Bytes encoded, const ImageShape& shape, MutableBytes out);
 
 }  // namespace fl

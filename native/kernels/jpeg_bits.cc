@@ -55,19 +55,22 @@ void BitWriter::finish() {
     }
 }
 
-void BitWriter::carry(Bytes data, BitPlace from, BitPlace to) {
+bool BitWriter::carry(Bytes data, BitPlace from, BitPlace to) {
     auto at = from / 8;
     const auto end = to / 8;
     const auto* bytes = data.data();
+    std::uint32_t behind = 0;  // bytes that follow an FF: all are zero, or one of them makes a marker of it
+    const auto pass_ff = [&](std::size_t next) { behind |= next < data.size() ? bytes[next] : 0u; };
     if (const int begun = static_cast<int>(from % 8)) {
         const int left = 8 - begun;
         const std::uint32_t value = bytes[at] & ((1u << left) - 1);
         if (at == end) {  // all of it within one byte
             const int take = static_cast<int>(to - from);
-            return put(value >> (left - take), take);
+            put(value >> (left - take), take);
+            return true;
         }
         put(value, left);
-        at += bytes[at] == 0xFF ? 2 : 1;
+        if (bytes[at++] == 0xFF) pass_ff(at++);
     }
     while (at + 8 <= end) {
         const auto word = load<std::uint64_t>(bytes + at);
@@ -80,15 +83,23 @@ void BitWriter::carry(Bytes data, BitPlace from, BitPlace to) {
             } else {
                 put(static_cast<std::uint32_t>(swapped >> (64 - count)), count);
             }
-            at += static_cast<std::size_t>(count) / 8 + 1;
+            at += static_cast<std::size_t>(count) / 8;
+            pass_ff(at++);
         } else {
             emit(count_ ? bits_ << (64 - count_) | swapped >> count_ : swapped);
             bits_ = swapped;
             at += 8;
         }
     }
-    for (; at < end; at += bytes[at] == 0xFF ? 2 : 1) put(bytes[at], 8);
-    if (at == end && to % 8) put(static_cast<std::uint32_t>(bytes[end] >> (8 - to % 8)), static_cast<int>(to % 8));
+    while (at < end) {
+        put(bytes[at], 8);
+        if (bytes[at++] == 0xFF) pass_ff(at++);
+    }
+    if (at == end && to % 8) {
+        put(static_cast<std::uint32_t>(bytes[end] >> (8 - to % 8)), static_cast<int>(to % 8));
+        if (bytes[end] == 0xFF) pass_ff(end + 1);
+    }
+    return behind == 0;
 }
 
 }  // namespace fl

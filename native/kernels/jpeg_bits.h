@@ -142,8 +142,8 @@ public:
     // Ones up to a whole byte, and out with it.
     void finish();
 
-    // The bits of `data` from one place to another, which lie inside it.
-    void carry(Bytes data, BitPlace from, BitPlace to);
+    // The bits of `data` from one place to another, which lie inside it. False where there is a marker among them.
+    bool carry(Bytes data, BitPlace from, BitPlace to);
 
     Bytes written() const { return {memory_.get(), at_}; }
 

@@ -61,7 +61,7 @@ bool may_leave_out(const jpeg_decompress_struct& codec) {
 bool start(JpegRead& read, const Wanted& wanted) {
     if (setjmp(read.errors.jump)) return false;
     auto& codec = read.codec;
-    codec.out_color_space = wanted.channels == 1 ? JCS_GRAYSCALE : wanted.channels == 4 ? JCS_EXT_RGBX : JCS_RGB;
+    codec.out_color_space = wanted.channels == 4 && !read.ink() ? JCS_EXT_RGBX : read.pixels();
     codec.dct_method = JDCT_ISLOW;
     codec.scale_num = 1;
     codec.scale_denom = wanted.shrink;
@@ -72,14 +72,18 @@ bool start(JpegRead& read, const Wanted& wanted) {
 // Pixels of the box. `first` is the leftmost column of what libjpeg gives, and `rows` has room for kRows of that.
 constexpr JDIMENSION kRows = 8;
 
+// Of a pixel as libjpeg gives it.
+std::size_t samples_of(const JpegRead& read, const Wanted& wanted) { return read.ink() ? 4 : wanted.channels; }
+
 bool read_box(JpegRead& read, const Wanted& wanted, JDIMENSION first, std::uint8_t* rows) {
     if (setjmp(read.errors.jump)) return false;
     auto& codec = read.codec;
     const auto& box = wanted.box;
-    const std::size_t row_bytes = std::size_t{codec.output_width} * wanted.channels;
-    const std::size_t begin = std::size_t{box.x - first} * wanted.channels;
+    const std::size_t samples = samples_of(read, wanted);
+    const std::size_t row_bytes = codec.output_width * samples;
+    const std::size_t begin = (box.x - first) * samples;
     const std::size_t size = std::size_t{box.width} * wanted.channels;
-    const bool straight = size == row_bytes;
+    const bool straight = size == row_bytes && !read.ink();
     if (wanted.partial && box.y) jpeg_skip_scanlines(&codec, box.y);
     while (codec.output_scanline < box.y + box.height) {
         JSAMPROW lines[kRows];
@@ -91,8 +95,13 @@ bool read_box(JpegRead& read, const Wanted& wanted, JDIMENSION first, std::uint8
             lines[i] = straight && inside ? wanted.out + (at - box.y + i) * wanted.stride : rows + i * row_bytes;
         const auto got = jpeg_read_scanlines(&codec, lines, count);
         if (straight || !inside) continue;
-        for (JDIMENSION i = 0; i < got; ++i)
-            std::memcpy(wanted.out + (at - box.y + i) * wanted.stride, lines[i] + begin, size);
+        for (JDIMENSION i = 0; i < got; ++i) {
+            auto* to = wanted.out + (at - box.y + i) * wanted.stride;
+            if (read.ink())
+                ink_to_rgb(lines[i] + begin, box.width, to, wanted.channels);
+            else
+                std::memcpy(to, lines[i] + begin, size);
+        }
     }
     return true;
 }
@@ -121,7 +130,7 @@ void decode_box(JpegRead& read, Wanted& wanted, std::vector<std::uint8_t>& scrat
         throw Failure("decode", "JPEG: differs from its stored shape");
     JDIMENSION first = 0;
     if (wanted.partial && !leave_out_columns(read, wanted, first)) read.fail();
-    scratch.resize(std::max(scratch.size(), kRows * std::size_t{read.codec.output_width} * wanted.channels));
+    scratch.resize(std::max(scratch.size(), kRows * std::size_t{read.codec.output_width} * samples_of(read, wanted)));
     if (!read_box(read, wanted, first, scratch.data())) read.fail();
 }
 

@@ -102,7 +102,7 @@ bool put_run(const JpegFrame& frame, Bytes jpeg, const JpegRun& run, const std::
         const auto& one = frame.component[i];
         const auto& table = frame.dc[one.dc];
         bits.fill();
-        if (i) out.carry(jpeg, from, bits.place());
+        if (i && !out.carry(jpeg, from, bits.place())) fail();
         int category = bits.category(table);
         if (category < 0) fail();
         const int difference = run.dc_begin[i] + bits.difference(category) - before[i];
@@ -121,7 +121,7 @@ bool put_run(const JpegFrame& frame, Bytes jpeg, const JpegRun& run, const std::
         }
         if (bits.past_end() || bits.place() > run.end) fail();
     }
-    out.carry(jpeg, from, run.end);
+    if (!out.carry(jpeg, from, run.end)) fail();
     return true;
 }
 

@@ -60,13 +60,25 @@ bool JpegRead::read_header(Bytes encoded, bool keep_markers) {
     return true;
 }
 
+void ink_to_rgb(const std::uint8_t* from, std::size_t pixels, std::uint8_t* to, std::uint32_t channels) {
+    for (std::size_t i = 0; i < pixels; ++i, from += 4, to += channels) {
+        const std::uint32_t light = from[3];
+        for (int c = 0; c < 3; ++c) {
+            const std::uint32_t product = (255u - from[c]) * light + 128;
+            to[c] = static_cast<std::uint8_t>(light - ((product + (product >> 8)) >> 8));
+        }
+        if (channels == 4) to[3] = 255;
+    }
+}
+
 ImageShape JpegRead::open(Bytes encoded, bool keep_markers) {
     if (encoded.empty()) throw Failure("decode", "JPEG: no bytes");
     if (!read_header(encoded, keep_markers)) fail();
-    const ImageShape shape{codec.image_height, codec.image_width, static_cast<std::uint32_t>(codec.num_components), 8};
+    const auto channels = ink() ? 3u : static_cast<std::uint32_t>(codec.num_components);
+    const ImageShape shape{codec.image_height, codec.image_width, channels, 8};
     if (shape.channels != 1 && shape.channels != 3)
         throw Failure("decode", "JPEG: " + std::to_string(shape.channels) +
-                                    " components; grayscale and three components are supported");
+                                    " components; one, three and four are supported");
     try {
         check_claim(ImageKind::jpeg, shape, encoded.size());
     } catch (const Failure& failure) {

@@ -35,6 +35,9 @@ struct JpegRead {
     bool read_header(Bytes encoded, bool keep_markers = false);
     // Reads the header and gives the shape, which its bytes could hold. Throws Failure "decode".
     ImageShape open(Bytes encoded, bool keep_markers = false);
+    // Four components are ink: they become RGB. Their rows have four samples a pixel until `ink_to_rgb`.
+    bool ink() const { return codec.num_components == 4; }
+    J_COLOR_SPACE pixels() const { return ink() ? JCS_CMYK : codec.num_components == 1 ? JCS_GRAYSCALE : JCS_RGB; }
     [[noreturn]] void fail() const { throw Failure("decode", std::string("JPEG: ") + errors.message); }
 
     jpeg_decompress_struct codec{};
@@ -42,5 +45,9 @@ struct JpegRead {
     jpeg_progress_mgr progress{};
     bool made = false;
 };
+
+// CMYK as every file has it since Adobe's programs wrote them, that is inverted, to RGB as Pillow converts it; with
+// four channels each pixel is padded by a byte of 255.
+void ink_to_rgb(const std::uint8_t* from, std::size_t pixels, std::uint8_t* to, std::uint32_t channels);
 
 }  // namespace fl

@@ -7,15 +7,48 @@
 
 namespace fl {
 
-Payloads::Payloads(Bytes file, const Table& extents, std::uint64_t data_begin, std::uint64_t data_end)
-    : file_(file), extents_(extents), data_begin_(data_begin), data_end_(data_end) {
+Payloads::Payloads(Bytes file, const Table& extents, std::uint64_t data_begin, std::uint64_t data_end,
+                   const Dictionary* dictionary)
+    : file_(file), extents_(&extents), data_begin_(data_begin), data_end_(data_end), dictionary_(dictionary) {
     if (extents.row_size() != sizeof(Extent)) throw Failure("format", "an extent has 32 bytes");
     if (data_begin > data_end || data_end > file.size()) throw Failure("format", "the data lies outside the file");
 }
 
+Payloads::Payloads(Bytes file, const Windows& windows)
+    : file_(file), data_begin_(windows.begin), data_end_(windows.end), windows_(windows) {
+    if (windows.begin > windows.end || windows.end > file.size())
+        throw Failure("format", "the windows lie outside the file");
+    if (!windows.size || !windows.step) throw Failure("format", "a window has a size, and a step to the next");
+    if (windows.items) {
+        const auto item = windows.items->row_size();
+        if (windows.size % item || windows.step % item || windows.end - windows.begin > windows.items->rows() * item)
+            throw Failure("format", "the windows are no rows of the table");
+    }
+}
+
+std::uint64_t Payloads::rows() const {
+    if (extents_) return extents_->rows();
+    const auto room = data_end_ - data_begin_;
+    return room < windows_.size ? 0 : (room - windows_.size) / windows_.step + 1;
+}
+
+Extent Payloads::window(std::uint64_t row) const {
+    if (row >= rows()) throw Failure("index", "row outside the windows");
+    return {data_begin_ + row * windows_.step, windows_.size, windows_.size, 0, Codec::none, {}};
+}
+
+// Whole blocks are checked when a window of them is first read. Bytes that were read past the mapping are but the
+// window's own; there is nothing to check them against.
+void Payloads::check_items(const Extent& extent) const {
+    if (!windows_.items) return;
+    const auto item = windows_.items->row_size();
+    windows_.items->at((extent.pointer - data_begin_) / item, extent.size / item);
+}
+
 Extent Payloads::unchecked_extent(std::uint64_t row) const {
+    if (!extents_) return window(row);
     Extent extent;
-    extents_.copy(row, 1, reinterpret_cast<std::uint8_t*>(&extent));
+    extents_->copy(row, 1, reinterpret_cast<std::uint8_t*>(&extent));
     return extent;
 }
 
@@ -57,6 +90,10 @@ void check_sum(const Extent& extent, std::uint32_t computed) {
 
 Bytes Payloads::stored(const Extent& extent, const std::uint8_t* there) const {
     const Bytes bytes = unchecked(extent, there);
+    if (has_windows()) {
+        if (!there) check_items(extent);
+        return bytes;
+    }
     std::uint32_t computed = 0;
     guarded([&] { computed = crc32c(bytes); });
     check_sum(extent, computed);
@@ -64,6 +101,11 @@ Bytes Payloads::stored(const Extent& extent, const std::uint8_t* there) const {
 }
 
 void Payloads::copy(const Extent& extent, std::uint8_t* out, const std::uint8_t* there) const {
+    if (has_windows()) {
+        if (!there) check_items(extent);
+        guarded([&] { std::memcpy(out, unchecked(extent, there).data(), extent.size); });
+        return;
+    }
     std::uint32_t computed = 0;
     guarded([&] { computed = copy_crc32c(out, unchecked(extent, there)); });
     check_sum(extent, computed);
@@ -74,7 +116,7 @@ void Payloads::read(const Extent& extent, MutableBytes out, const std::uint8_t* 
     thread_local std::vector<std::uint8_t> packed;
     packed.resize(extent.size);
     copy(extent, packed.data(), there);
-    decompress(packed, extent.codec, out);
+    decompress(packed, extent.codec, out, dictionary_);
 }
 
 Bytes Payloads::load(const Extent& extent, std::vector<std::uint8_t>& scratch, const std::uint8_t* there) const {

@@ -21,11 +21,23 @@ struct Extent {
 };
 static_assert(sizeof(Extent) == 32);
 
+// Payloads that need no extents, since they are arithmetic: row i has the `size` bytes at `begin + i * step`, as long as
+// they end before `end`. Where the bytes are the rows of a table, `items`, it has their checksums; it begins at `begin`.
+struct Windows {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    std::uint64_t size = 0;
+    std::uint64_t step = 1;
+    const Table* items = nullptr;
+};
+
 class Payloads {
 public:
-    Payloads(Bytes file, const Table& extents, std::uint64_t data_begin, std::uint64_t data_end);
+    Payloads(Bytes file, const Table& extents, std::uint64_t data_begin, std::uint64_t data_end,
+             const Dictionary* dictionary = nullptr);
+    Payloads(Bytes file, const Windows& windows);
 
-    std::uint64_t rows() const { return extents_.rows(); }
+    std::uint64_t rows() const;
 
     // The row's extent, known to lie inside the data. Throws Failure: "index", "table" or "extent".
     Extent extent(std::uint64_t row) const;
@@ -36,7 +48,10 @@ public:
     // Throws unless the extent lies inside the data and its sizes make sense.
     void check(const Extent& extent, const std::uint8_t* there = nullptr) const;
     bool inside(const Extent& extent) const;
-    const Table& extents() const { return extents_; }
+    // The row of the table that holds an extent; none where extents are arithmetic, and `window` gives them.
+    TableRow place(std::uint64_t row) const { return extents_ ? TableRow{extents_, row} : TableRow{}; }
+    bool has_windows() const { return !extents_; }
+    Extent window(std::uint64_t row) const;
     Bytes file() const { return file_; }
     std::uint64_t data_end() const { return data_end_; }
 
@@ -62,10 +77,14 @@ private:
         return there ? Bytes(there, extent.size) : file_.subspan(extent.pointer, extent.size);
     }
 
+    void check_items(const Extent& extent) const;
+
     Bytes file_;
-    const Table& extents_;
+    const Table* extents_ = nullptr;
     std::uint64_t data_begin_;
     std::uint64_t data_end_;
+    const Dictionary* dictionary_ = nullptr;
+    Windows windows_{};
 };
 
 using Sources = std::span<const Payloads* const>;
@@ -103,12 +122,13 @@ std::vector<Located> locate_rows(std::size_t count, RowOf row_of) {
         [&](std::size_t i) -> TableRow {
             wanted[i] = row_of(i);
             located[i].source = wanted[i].source;
-            return wanted[i].source ? TableRow{&wanted[i].source->extents(), wanted[i].row} : TableRow{};
+            return wanted[i].source ? wanted[i].source->place(wanted[i].row) : TableRow{};
         },
         reinterpret_cast<std::uint8_t*>(extents.data()));
     for (std::size_t i = 0; i < count; ++i) {
         if (!located[i].source) continue;
         try {
+            if (located[i].source->has_windows()) extents[i] = located[i].source->window(wanted[i].row);
             located[i].there = wanted[i].of(extents[i]);
             located[i].source->check(extents[i], located[i].there);
             located[i].extent = extents[i];

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <unordered_map>
 
 #include "program_steps.h"
 
@@ -9,10 +10,24 @@ namespace fl {
 namespace {
 
 StepRule rule_of(ProgramStep::Kind kind) {
-    for (const auto rule : {geometry_rule(kind), affine_rule(kind), pixel_rule(kind), augment_rule(kind)})
+    for (const auto rule : {geometry_rule(kind), affine_rule(kind), pixel_rule(kind), augment_rule(kind), telling_rule(kind)})
         if (rule.run) return rule;
     throw Failure("argument", "no such step");
 }
+
+std::size_t told_by(const ProgramStep& step) {
+    if (!step.tells) return 0;
+    const auto told = rule_of(step.kind).told;
+    return step.kind == ProgramStep::Kind::rand_augment ? told * static_cast<std::size_t>(step.numbers[0]) : told;
+}
+
+// What a thread keeps of a program.
+struct Prepared {
+    std::unique_ptr<Cast> cast;
+    std::vector<RunStep> steps;
+    std::vector<std::size_t> told;
+};
+constexpr std::size_t kMostPrepared = 64;
 
 }  // namespace
 
@@ -24,6 +39,9 @@ Program::Program() {
 void check_program(const Program& program) {
     check_side(program.height, "result");
     check_side(program.width, "result");
+    if (program.upright_shapes && !program.upright) throw Failure("argument", "shapes of images that are not turned");
+    if (program.stored == StoredKind::raw && program.upright)
+        throw Failure("argument", "raw images say nothing to turn them by");
     if (program.cast.channels != 1 && program.cast.channels != 3) throw Failure("argument", "1 or 3 channels");
     for (const auto& step : program.steps) {
         const auto rule = rule_of(step.kind);
@@ -31,41 +49,74 @@ void check_program(const Program& program) {
             throw Failure("argument", "a step has " + std::to_string(step.numbers.size()) + " numbers, not " +
                                           std::to_string(rule.numbers));
         for (const double number : step.numbers) require(std::isfinite(number), "a number that is not finite");
+        require(!step.tells || rule.told, "a step that draws nothing");
         rule.check(step);
     }
     Cast cast(program.cast);  // throws for what can't be cast
 }
 
+std::size_t told_numbers(const Program& program) {
+    std::size_t sum = 0;
+    for (const auto& step : program.steps) sum += told_by(step);
+    return sum;
+}
+
+// What changes nothing, and tells where the image is.
+StepRule telling_rule(ProgramStep::Kind kind) {
+    const auto always = [](const ProgramStep& step) { require(step.tells, "a step that does nothing"); };
+    switch (kind) {
+        case ProgramStep::Kind::tell_size:
+            return {0, always, [](const ProgramStep&, ProgramImage& image, Random&, const Told& told) {
+                        told({static_cast<double>(image.height()), static_cast<double>(image.width())});
+                    }, 2};
+        case ProgramStep::Kind::tell_geometry:
+            return {0, always, [](const ProgramStep&, ProgramImage& image, Random&, const Told& told) {
+                        const auto& m = image.geometry();
+                        told({m[0], m[1], m[2], m[3], m[4], m[5]});
+                    }, 6};
+        default: return {};
+    }
+}
+
 struct ProgramRunner::State {
     ProgramImage image;
-    std::unique_ptr<Cast> cast;
-    std::vector<RunStep> steps;
-    std::uint64_t made_for = 0;  // id of the program
+    std::unordered_map<std::uint64_t, Prepared> prepared;  // by the id of the program
+
+    const Prepared& of(const Program& program) {
+        if (const auto found = prepared.find(program.id); found != prepared.end()) return found->second;
+        if (prepared.size() == kMostPrepared) prepared.clear();
+        Prepared made{std::make_unique<Cast>(program.cast), {}, {}};
+        for (const auto& step : program.steps) {
+            made.steps.push_back(rule_of(step.kind).run);
+            made.told.push_back(told_by(step));
+        }
+        return prepared.emplace(program.id, std::move(made)).first->second;
+    }
 };
 
 ProgramRunner::ProgramRunner() : state_(std::make_unique<State>()) {}
 ProgramRunner::~ProgramRunner() = default;
 
-void ProgramRunner::run(const Program& program, Bytes payload, const ImageShape& shape, std::uint64_t epoch,
-                        std::uint64_t sample, MutableBytes out) {
+Matrix ProgramRunner::run(const Program& program, Bytes payload, const ImageShape& shape, std::uint64_t epoch,
+                          std::uint64_t sample, MutableBytes out, std::span<double> told, const Matrix& before) {
     auto& s = *state_;
     if (shape.bits != 8) throw Failure("decode", "a pipeline takes 8 bits a sample, the image has " + std::to_string(shape.bits));
     if (program.stored == StoredKind::png) check_claim(ImageKind::png, shape, payload.size());
     if (program.stored == StoredKind::jpeg) check_claim(ImageKind::jpeg, shape, payload.size());
+    if (program.stored == StoredKind::webp) check_claim(ImageKind::webp, shape, payload.size());
     if (program.stored == StoredKind::raw && payload.size() != shape.bytes())
         throw Failure("size", "the payload has another size than the image");
-    if (s.made_for != program.id) {
-        s.cast = std::make_unique<Cast>(program.cast);
-        s.steps.clear();
-        for (const auto& step : program.steps) s.steps.push_back(rule_of(step.kind).run);
-        s.made_for = program.id;
-    }
+    const auto& prepared = s.of(program);
     s.image.begin(program, payload, shape);
-    for (std::size_t i = 0; i < s.steps.size(); ++i) {
+    s.image.moved(before);
+    for (std::size_t i = 0; i < prepared.steps.size(); ++i) {
+        const std::size_t mine = told.empty() ? 0 : prepared.told[i];
         Random random(program.seed, epoch, sample, program.steps[i].op);
-        s.steps[i](program.steps[i], s.image, random);
+        prepared.steps[i](program.steps[i], s.image, random, Told(told.first(mine)));
+        told = told.subspan(mine);
     }
-    s.image.finish(*s.cast, out);
+    s.image.finish(*prepared.cast, out);
+    return s.image.geometry();
 }
 
 }  // namespace fl

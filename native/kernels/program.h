@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "affine.h"
 #include "cast.h"
 #include "image.h"
 #include "random.h"
@@ -46,23 +47,28 @@ struct ProgramStep {
         invert,           // p
         rand_augment,     // operations, magnitude, magnitudes there are, fill
         trivial_augment,  // magnitudes there are, fill
+        tell_size,        // changes nothing, tells the image's height and width
+        tell_geometry,    // changes nothing, tells the map from the stored image to this place
     };
-    static constexpr std::size_t kKinds = static_cast<std::size_t>(Kind::trivial_augment) + 1;
+    static constexpr std::size_t kKinds = static_cast<std::size_t>(Kind::tell_geometry) + 1;
     Kind kind;
     std::uint32_t op = 0;  // its number among the user's, which keys its draws
     std::uint32_t height = 0, width = 0;
     Filter filter = Filter::bilinear;
     std::vector<double> numbers;
+    bool tells = false;  // what it drew, to whom runs the program
 };
 
 // How images are stored; of raw ones the shape is known beforehand.
-enum class StoredKind : std::uint8_t { jpeg, png, raw };
+enum class StoredKind : std::uint8_t { jpeg, png, raw, webp };
 
 struct Program {
     Program();
     std::uint64_t id;  // of its own, so that what a thread keeps of one is not taken for another's
     StoredKind stored = StoredKind::jpeg;
     bool seekable = false;  // an index may lie behind the JPEG
+    bool upright = false;   // images are turned as their EXIF data says before the first step
+    bool upright_shapes = false;  // and the shapes that are given are those of turned ones
     ImageShape raw;         // of raw images
     std::vector<ProgramStep> steps;
     std::uint32_t height = 0, width = 0;  // of the result
@@ -75,15 +81,20 @@ struct Program {
 // Throws Failure "argument" for a program that can't be run.
 void check_program(const Program& program);
 
+// How many numbers the steps of a program tell of each image.
+std::size_t told_numbers(const Program& program);
+
 // Runs programs; belongs to one thread, and keeps its memory from image to image.
 class ProgramRunner {
 public:
     ProgramRunner();
     ~ProgramRunner();
 
-    // `shape` is what is stored of the image's; `out` has row_bytes. Throws Failure "decode" or "size".
-    void run(const Program& program, Bytes payload, const ImageShape& shape, std::uint64_t epoch, std::uint64_t sample,
-             MutableBytes out);
+    // `shape` is what is stored of the image's; `out` has row_bytes; `told` is empty, or has room for told_numbers.
+    // `before` is where the image's pixels came from. Returns where those of the result did, as affine maps of
+    // coordinates from there to here. Throws Failure "decode" or "size".
+    Matrix run(const Program& program, Bytes payload, const ImageShape& shape, std::uint64_t epoch, std::uint64_t sample,
+               MutableBytes out, std::span<double> told = {}, const Matrix& before = kSame);
 
 private:
     struct State;

@@ -21,13 +21,14 @@ Matrix about(Matrix m, double x, double y, double right, double down) {
     return m;
 }
 
-void rotate(const ProgramStep& step, ProgramImage& image, Random& random) {
+void rotate(const ProgramStep& step, ProgramImage& image, Random& random, const Told& told) {
     const double degrees = draw_between(random, step.numbers[0], step.numbers[1]);
+    told({degrees});
     move(image, rotation(degrees, image.height(), image.width()), step.filter, fill_of(step, 2));
 }
 
 // torchvision's inverse matrix: turned clockwise and sheared about the middle, scaled, then moved.
-void affine_map(const ProgramStep& step, ProgramImage& image, Random& random) {
+void affine_map(const ProgramStep& step, ProgramImage& image, Random& random, const Told& told) {
     const auto& n = step.numbers;
     const double width = image.width(), height = image.height();
     const double degrees = draw_between(random, n[0], n[1]);
@@ -38,8 +39,10 @@ void affine_map(const ProgramStep& step, ProgramImage& image, Random& random) {
     const double slope = sine(shear_x) / cosine(shear_x), upright = cosine(shear_y);
     const double a = cosine(degrees - shear_y) / upright, b = -a * slope - sine(degrees);
     const double c = sine(degrees - shear_y) / upright, d = -c * slope + cosine(degrees);
-    const Matrix m{d / scale, -b / scale, 0, -c / scale, a / scale, 0};
-    move(image, about(m, width * 0.5, height * 0.5, right, down), step.filter, fill_of(step, 12));
+    const Matrix m = about({d / scale, -b / scale, 0, -c / scale, a / scale, 0}, width * 0.5, height * 0.5, right, down);
+    const auto map = reversed(m);
+    told({map[0], map[1], map[2], map[3], map[4], map[5]});
+    move(image, m, step.filter, fill_of(step, 12));
 }
 
 void check_filter(const ProgramStep& step) {
@@ -75,12 +78,13 @@ void move(ProgramImage& image, const Matrix& matrix, Filter filter, const Fill& 
     const Frame frame = image.frame();
     affine(frame, pixels, matrix, filter == Filter::bilinear, fill, frame, image.spare(frame), best_simd());
     image.accept(frame);
+    image.moved(reversed(matrix));
 }
 
 StepRule affine_rule(Kind kind) {
     switch (kind) {
-        case Kind::rotate: return {5, check_rotate, rotate};
-        case Kind::affine: return {15, check_affine, affine_map};
+        case Kind::rotate: return {5, check_rotate, rotate, 1};
+        case Kind::affine: return {15, check_affine, affine_map, 6};
         default: return {};
     }
 }

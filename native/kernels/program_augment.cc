@@ -37,46 +37,64 @@ double greatest(Change change, const Space& space) {
 bool is_signed(Change change) { return change >= Change::shear_x && change <= Change::sharpness; }
 bool has_magnitude(Change change) { return change >= Change::shear_x && change <= Change::solarize; }
 
-void apply(ProgramImage& image, Change change, double share, bool negative, const Space& space, Filter filter,
-           const Fill& fill) {
+// How far a change goes: a slope, pixels, degrees, a factor, bits or a threshold; 0 for those without.
+double amount_of(Change change, double share, bool negative, const Space& space) {
     const double amount = greatest(change, space) * share * (negative ? -1 : 1);
+    switch (change) {
+        case Change::translate_x:
+        case Change::translate_y: return std::trunc(amount);
+        case Change::brightness:
+        case Change::saturation:
+        case Change::contrast:
+        case Change::sharpness: return 1 + amount;
+        case Change::posterize: return static_cast<double>(8 - rounded(share * space.bits));
+        case Change::solarize: return 255 - 255 * share;
+        default: return amount;
+    }
+}
+
+void apply(ProgramImage& image, Change change, double amount, Filter filter, const Fill& fill) {
     switch (change) {
         case Change::identity: return;
         case Change::shear_x: return move(image, {1, amount, 0, 0, 1, 0}, filter, fill);
         case Change::shear_y: return move(image, {1, 0, 0, amount, 1, 0}, filter, fill);
-        case Change::translate_x: return move(image, {1, 0, -std::trunc(amount), 0, 1, 0}, filter, fill);
-        case Change::translate_y: return move(image, {1, 0, 0, 0, 1, -std::trunc(amount)}, filter, fill);
+        case Change::translate_x: return move(image, {1, 0, -amount, 0, 1, 0}, filter, fill);
+        case Change::translate_y: return move(image, {1, 0, 0, 0, 1, -amount}, filter, fill);
         case Change::rotate: return move(image, rotation(amount, image.height(), image.width()), filter, fill);
-        case Change::brightness: return brighten(image, 1 + amount);
-        case Change::saturation: return saturate(image, 1 + amount);
-        case Change::contrast: return contrast(image, 1 + amount);
-        case Change::sharpness: return sharpen(image, 1 + amount);
-        case Change::posterize: return posterize(image, static_cast<std::uint32_t>(8 - rounded(share * space.bits)));
-        case Change::solarize: return solarize(image, 255 - 255 * share);
+        case Change::brightness: return brighten(image, amount);
+        case Change::saturation: return saturate(image, amount);
+        case Change::contrast: return contrast(image, amount);
+        case Change::sharpness: return sharpen(image, amount);
+        case Change::posterize: return posterize(image, static_cast<std::uint32_t>(amount));
+        case Change::solarize: return solarize(image, amount);
         case Change::autocontrast: return autocontrast(image);
         case Change::equalize: return equalize(image);
     }
 }
 
-void rand_augment(const ProgramStep& step, ProgramImage& image, Random& random) {
+void rand_augment(const ProgramStep& step, ProgramImage& image, Random& random, const Told& told) {
     const auto& n = step.numbers;
     const double share = n[1] / (n[2] - 1), most = 150.0 / 331.0;
     const Space space{0.3, most * image.width(), most * image.height(), 30, 0.9, 4};
-    for (int i = 0; i < static_cast<int>(n[0]); ++i) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(n[0]); ++i) {
         const auto change = static_cast<Change>(random.below(kChanges));
         const bool negative = is_signed(change) && random.below(2) == 1;
-        apply(image, change, share, negative, space, step.filter, fill_of(step, 3));
+        const double amount = amount_of(change, share, negative, space);
+        told({static_cast<double>(change), amount}, 2 * i);
+        apply(image, change, amount, step.filter, fill_of(step, 3));
     }
 }
 
-void trivial_augment(const ProgramStep& step, ProgramImage& image, Random& random) {
+void trivial_augment(const ProgramStep& step, ProgramImage& image, Random& random, const Told& told) {
     const auto bins = static_cast<std::uint64_t>(step.numbers[0]);
     const Space space{0.99, 32, 32, 135, 0.99, 6};
     const auto change = static_cast<Change>(random.below(kChanges));
     const double share =
         has_magnitude(change) ? static_cast<double>(random.below(bins)) / static_cast<double>(bins - 1) : 0;
     const bool negative = is_signed(change) && random.below(2) == 1;
-    apply(image, change, share, negative, space, step.filter, fill_of(step, 1));
+    const double amount = amount_of(change, share, negative, space);
+    told({static_cast<double>(change), amount});
+    apply(image, change, amount, step.filter, fill_of(step, 1));
 }
 
 void check_filter(const ProgramStep& step) {
@@ -93,13 +111,13 @@ StepRule augment_rule(Kind kind) {
                         check_filter(s);
                         require(n[0] >= 0 && n[0] <= 1000 && n[2] >= 2 && n[2] <= 1e6 && n[1] >= 0 && n[1] < n[2], "a magnitude");
                         check_fill(s, 3);
-                    }, rand_augment};
+                    }, rand_augment, 2};
         case Kind::trivial_augment:
             return {4, [](const ProgramStep& s) {
                         check_filter(s);
                         require(s.numbers[0] >= 2 && s.numbers[0] <= 1e6, "magnitudes");
                         check_fill(s, 1);
-                    }, trivial_augment};
+                    }, trivial_augment, 2};
         default: return {};
     }
 }

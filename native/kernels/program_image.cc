@@ -3,6 +3,7 @@
 #include "channels.h"
 #include "colour.h"
 #include "jpeg_crop.h"
+#include "webp.h"
 
 namespace fl {
 namespace {
@@ -11,6 +12,10 @@ namespace {
 // closer to the target, scaling the DCT shows against a filter over all pixels.
 constexpr double kSpare = 2.0;
 constexpr std::size_t kLargest = 1 << 28;  // bytes of an image between two steps
+
+ImageKind kind_of(StoredKind stored) {
+    return stored == StoredKind::jpeg ? ImageKind::jpeg : stored == StoredKind::png ? ImageKind::png : ImageKind::webp;
+}
 
 void mirror_row(const std::uint8_t* from, std::uint32_t width, std::uint32_t channels, std::uint8_t* to) {
     with_channels(channels, [&]<std::uint32_t kChannels>() {
@@ -23,31 +28,41 @@ void mirror_row(const std::uint8_t* from, std::uint32_t width, std::uint32_t cha
 void ProgramImage::begin(const Program& program, Bytes payload, const ImageShape& shape) {
     program_ = &program;
     payload_ = payload;
-    shape_ = shape;
+    orientation_ = program.upright ? orientation_of(kind_of(program.stored), payload) : Orientation{};
+    shape_ = program.upright_shapes ? orientation_.turned(shape) : shape;
     stored_ = true;
-    source_height_ = height_ = shape.height;
-    source_width_ = width_ = shape.width;
+    const auto seen = orientation_.turned(shape_);
+    source_height_ = height_ = seen.height;
+    source_width_ = width_ = seen.width;
     cut_ = {0, 0, width_, height_};
     resized_ = mirrored_ = false;
     channels_ = 3;
+    geometry_ = program.upright_shapes ? kSame : orientation_.map(shape_.height, shape_.width);
 }
 
 void ProgramImage::crop(const Cut& cut) {
-    if (resized_ || mirrored_) load();
-    cut_ = {cut_.left + cut.left, cut_.top + cut.top, cut.width, cut.height};
+    auto& whole = resized_ ? window_ : cut_;
+    const auto left = mirrored_ ? width_ - cut.left - cut.width : cut.left;  // the mirror comes last
+    whole = {whole.left + left, whole.top + cut.top, cut.width, cut.height};
     height_ = cut.height;
     width_ = cut.width;
+    moved({1, 0, -static_cast<double>(cut.left), 0, 1, -static_cast<double>(cut.top)});
 }
 
 void ProgramImage::resize(std::uint32_t height, std::uint32_t width, Filter filter) {
     if (resized_ || mirrored_) load();
     resized_ = true;
     filter_ = filter;
-    height_ = height;
-    width_ = width;
+    moved({static_cast<double>(width) / width_, 0, 0, 0, static_cast<double>(height) / height_, 0});
+    resized_height_ = height_ = height;
+    resized_width_ = width_ = width;
+    window_ = {0, 0, width, height};
 }
 
-void ProgramImage::mirror() { mirrored_ = !mirrored_; }
+void ProgramImage::mirror() {
+    mirrored_ = !mirrored_;
+    moved({-1, 0, static_cast<double>(width_), 0, 1, 0});
+}
 
 void ProgramImage::gray_while_stored() { channels_ = 1; }
 
@@ -113,7 +128,7 @@ const std::uint8_t* ProgramImage::row_at(std::uint32_t y, std::uint8_t* room) {
 
 // Has the pixels that the rows to come are made of; only those of a resize change, others are cut out.
 void ProgramImage::prepare() {
-    ResizeSpec spec{cut_.height, cut_.width, channels_, {}, height_, width_, filter_, mirrored_};
+    ResizeSpec spec{cut_.height, cut_.width, channels_, {}, resized_height_, resized_width_, filter_, mirrored_, window_};
     spec.box = {0, 0, static_cast<float>(cut_.width), static_cast<float>(cut_.height)};
     if (stored_) {
         decode(spec);
@@ -130,47 +145,85 @@ Region ProgramImage::needed(const ResizeSpec& spec) {
     return resized_ ? resizer_.prepare(spec) : Region{0, 0, cut_.height, cut_.width};
 }
 
-// Decodes what is needed of the cut. Where the image is decoded smaller, the cut's edges may lie within a pixel.
+// Decodes what is needed of the cut, and turns it. Where the image is decoded smaller, the cut's edges may lie within a
+// pixel.
 void ProgramImage::decode(ResizeSpec& spec) {
-    Region region;
-    std::uint32_t left = cut_.left, top = cut_.top;
+    auto base = orientation_.stored(cut_, source_height_, source_width_);
+    std::uint32_t shrink = 1;
+    if (program_->stored == StoredKind::jpeg && resized_ && spec.filter != Filter::nearest)
+        while (shrink < 8 && cut_.width >= kSpare * 2 * shrink * spec.out_width &&
+               cut_.height >= kSpare * 2 * shrink * spec.out_height)
+            shrink *= 2;
+    if (shrink > 1) shrink_cut(base, shrink, spec);
+    const auto region = needed(spec);
+    const std::uint32_t height = region.bottom - region.top, width = region.right - region.left;
+    auto part = orientation_.stored({region.left, region.top, width, height}, spec.height, spec.width);
+    part.left += base.left;
+    part.top += base.top;
+    decode_part(part, shrink);
+    if (!orientation_.upright()) {
+        turned_.resize(std::size_t{height} * width * shape_.channels);
+        orientation_.turn(pixels_, stride_, part.height, part.width, shape_.channels, turned_.data());
+        pixels_ = turned_.data();
+        stride_ = static_cast<std::ptrdiff_t>(width) * shape_.channels;
+    }
+    convert(height, width, shape_.channels);
+}
+
+// From `cut`, a part of the stored image, to the pixels of the smaller one that it touches. `spec` is told how many these
+// are, and which part of them is the cut, as they stand upright.
+void ProgramImage::shrink_cut(Window& cut, std::uint32_t shrink, ResizeSpec& spec) const {
+    const auto along = [&](std::uint32_t& at, std::uint32_t& size, bool reversed) {
+        const auto part = static_cast<float>(shrink);
+        const std::uint32_t first = at / shrink, count = (at + size + shrink - 1) / shrink - first;
+        float begin = static_cast<float>(at) / part - static_cast<float>(first);
+        float end = begin + static_cast<float>(size) / part;
+        if (reversed) {
+            std::swap(begin, end);
+            begin = static_cast<float>(count) - begin;
+            end = static_cast<float>(count) - end;
+        }
+        at = first;
+        size = count;
+        return std::pair(begin, end);
+    };
+    const auto across = along(cut.left, cut.width, orientation_.across);
+    const auto down = along(cut.top, cut.height, orientation_.down);
+    const bool swapped = orientation_.swapped;
+    spec.width = swapped ? cut.height : cut.width;
+    spec.height = swapped ? cut.width : cut.height;
+    const auto& x = swapped ? down : across;
+    const auto& y = swapped ? across : down;
+    spec.box = {x.first, y.first, x.second, y.second};
+}
+
+// The pixels of a part of the stored image, which was made smaller by `shrink`.
+void ProgramImage::decode_part(const Window& part, std::uint32_t shrink) {
     if (program_->stored == StoredKind::jpeg) {
         JpegPayload parts{payload_, {}};
         if (program_->seekable) parts = jpeg_split(payload_);
-        std::uint32_t shrink = 1;
-        if (resized_ && spec.filter != Filter::nearest)
-            while (shrink < 8 && cut_.width >= kSpare * 2 * shrink * spec.out_width &&
-                   cut_.height >= kSpare * 2 * shrink * spec.out_height)
-                shrink *= 2;
-        if (shrink > 1) {
-            const auto part = static_cast<float>(shrink);
-            left = cut_.left / shrink;
-            top = cut_.top / shrink;
-            spec.width = (cut_.left + cut_.width + shrink - 1) / shrink - left;
-            spec.height = (cut_.top + cut_.height + shrink - 1) / shrink - top;
-            const float x = static_cast<float>(cut_.left) / part - static_cast<float>(left);
-            const float y = static_cast<float>(cut_.top) / part - static_cast<float>(top);
-            spec.box = {x, y, x + static_cast<float>(cut_.width) / part, y + static_cast<float>(cut_.height) / part};
-        }
-        region = needed(spec);
-        const JpegBox box{left + region.left, top + region.top, region.right - region.left, region.bottom - region.top};
+        const JpegBox box{part.left, part.top, part.width, part.height};
         stride_ = static_cast<std::ptrdiff_t>(box.width) * shape_.channels;
         decoded_.resize(static_cast<std::size_t>(stride_) * box.height);
         jpeg_decode_box(parts.jpeg, parts.index, {shape_, box, shrink, 0, JpegRoute::automatic}, decoded_.data(),
                         static_cast<std::size_t>(stride_));
         pixels_ = decoded_.data();
-    } else {
-        region = needed(spec);
-        const std::uint8_t* whole = payload_.data();
-        if (program_->stored == StoredKind::png) {
-            decoded_.resize(shape_.bytes());
-            image_decode(ImageKind::png, payload_, shape_, decoded_);
-            whole = decoded_.data();
-        }
-        stride_ = static_cast<std::ptrdiff_t>(shape_.width) * shape_.channels;
-        pixels_ = whole + (top + region.top) * stride_ + static_cast<std::ptrdiff_t>(left + region.left) * shape_.channels;
+        return;
     }
-    convert(region.bottom - region.top, region.right - region.left, shape_.channels);
+    if (program_->stored == StoredKind::webp) {
+        const auto rows = webp_decode_part(payload_, shape_, part, decoded_);
+        pixels_ = rows.first;
+        stride_ = rows.stride;
+        return;
+    }
+    const std::uint8_t* whole = payload_.data();
+    if (program_->stored == StoredKind::png) {
+        decoded_.resize(shape_.bytes());
+        png_decode(payload_, shape_, decoded_);
+        whole = decoded_.data();
+    }
+    stride_ = static_cast<std::ptrdiff_t>(shape_.width) * shape_.channels;
+    pixels_ = whole + part.top * stride_ + static_cast<std::ptrdiff_t>(part.left) * shape_.channels;
 }
 
 // Gray to colours by repeating, colours to gray by luma, alpha left out: as Pillow converts.

@@ -2,7 +2,10 @@
 // a step may stay out, that is drawn first.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <initializer_list>
+#include <span>
 
 #include "affine.h"
 #include "geometry.h"
@@ -38,19 +41,33 @@ void invert(ProgramImage& image);
 
 Matrix rotation(double degrees, std::uint32_t height, std::uint32_t width);  // counter-clockwise, as Pillow's rotate has it
 
+// Where a step tells what it drew; nowhere, if it was not asked to.
+class Told {
+public:
+    explicit Told(std::span<double> room) : room_(room) {}
+    void operator()(std::initializer_list<double> numbers, std::size_t at = 0) const {
+        if (!room_.empty()) std::copy(numbers.begin(), numbers.end(), room_.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+
+private:
+    std::span<double> room_;
+};
+
 // The steps themselves, and what can't be done by them: Failure "argument".
-using RunStep = void (*)(const ProgramStep& step, ProgramImage& image, Random& random);
+using RunStep = void (*)(const ProgramStep& step, ProgramImage& image, Random& random, const Told& told);
 using CheckStep = void (*)(const ProgramStep& step);
 
 struct StepRule {
     std::size_t numbers;
     CheckStep check;
     RunStep run;
+    std::size_t told = 0;  // numbers it tells; of rand_augment, for each of its operations
 };
 StepRule geometry_rule(ProgramStep::Kind kind);
 StepRule affine_rule(ProgramStep::Kind kind);
 StepRule pixel_rule(ProgramStep::Kind kind);
 StepRule augment_rule(ProgramStep::Kind kind);
+StepRule telling_rule(ProgramStep::Kind kind);
 
 inline void require(bool holds, const char* what) {
     if (!holds) throw Failure("argument", what);

@@ -19,8 +19,12 @@ const ResizePasses& resize_passes(Simd level) {
 
 namespace {
 
-AxisSpec across_of(const ResizeSpec& s) { return {s.width, s.out_width, s.box.left, s.box.right, s.filter, s.flip}; }
-AxisSpec down_of(const ResizeSpec& s) { return {s.height, s.out_height, s.box.top, s.box.bottom, s.filter, false}; }
+AxisSpec across_of(const ResizeSpec& s) {
+    return {s.width, s.out_width, s.box.left, s.box.right, s.filter, s.flip, s.window.left, s.window.width};
+}
+AxisSpec down_of(const ResizeSpec& s) {
+    return {s.height, s.out_height, s.box.top, s.box.bottom, s.filter, false, s.window.top, s.window.height};
+}
 
 void check_channels(const ResizeSpec& spec) {
     if (spec.channels < 1 || spec.channels > 4)
@@ -139,7 +143,7 @@ Region Resizer::prepare(const ResizeSpec& spec) {
         down_spec_ = down;
     }
     spec_ = spec;
-    const std::size_t row_bytes = std::size_t{spec.out_width} * spec.channels;
+    const std::size_t row_bytes = std::size_t{spec.made_width()} * spec.channels;
     in_place_ = spec.filter == Filter::nearest || (across_.identity && row_bytes >= passes_.shortest);
     if (!in_place_) {
         if (!passes_.across_units.empty() && units_channels_ != spec.channels) {
@@ -187,14 +191,14 @@ void Resizer::fill_until(std::uint32_t end) {
 }
 
 void Resizer::row(std::uint32_t y, std::uint8_t* out) {
-    const std::size_t row_bytes = std::size_t{spec_.out_width} * spec_.channels;
+    const std::size_t row_bytes = std::size_t{spec_.made_width()} * spec_.channels;
     const auto first = down_.first[y], count = down_.count[y];
     const auto at = [&](std::uint32_t row) {
         return pixels_ + static_cast<std::ptrdiff_t>(row - down_.begin) * stride_;
     };
     if (spec_.filter == Filter::nearest) {
         const std::uint8_t* from = at(first);
-        for (std::size_t x = 0; x < spec_.out_width; ++x, out += spec_.channels) {
+        for (std::size_t x = 0; x < spec_.made_width(); ++x, out += spec_.channels) {
             const std::uint8_t* pixel = from + std::size_t{across_.first[x] - across_.begin} * spec_.channels;
             for (std::uint32_t c = 0; c < spec_.channels; ++c) out[c] = pixel[c];
         }
@@ -239,14 +243,14 @@ template <class T>
 void resize_plain(const ResizeSpec& spec, std::span<const T> pixels, std::span<T> out) {
     check_spec(spec);
     check_size(pixels.size(), spec, spec.height, spec.width, "source");
-    check_size(out.size(), spec, spec.out_height, spec.out_width, "output");
+    check_size(out.size(), spec, spec.made_height(), spec.made_width(), "output");
     Axis<double> across, down;
     make_axis(across_of(spec), across);
     make_axis(down_of(spec), down);
-    const std::size_t channels = spec.channels, row = spec.out_width * channels;
+    const std::size_t channels = spec.channels, row = spec.made_width() * channels;
     std::vector<T> middle((down.end - down.begin) * row);
     for (std::size_t y = down.begin; y < down.end; ++y)
-        for (std::size_t x = 0; x < spec.out_width; ++x)
+        for (std::size_t x = 0; x < spec.made_width(); ++x)
             for (std::size_t c = 0; c < channels; ++c) {
                 const T* from = pixels.data() + (y * spec.width + across.first[x]) * channels + c;
                 double sum = 0;
@@ -256,7 +260,7 @@ void resize_plain(const ResizeSpec& spec, std::span<const T> pixels, std::span<T
                 }
                 middle[(y - down.begin) * row + x * channels + c] = to_sample(sum, T{});
             }
-    for (std::size_t y = 0; y < spec.out_height; ++y)
+    for (std::size_t y = 0; y < spec.made_height(); ++y)
         for (std::size_t i = 0; i < row; ++i) {
             const T* from = middle.data() + (down.first[y] - down.begin) * row + i;
             double sum = 0;
@@ -278,7 +282,7 @@ Region resize_region(const ResizeSpec& spec) {
 void resize(const ResizeSpec& spec, std::span<const std::uint8_t> pixels, std::span<std::uint8_t> out, Simd level,
             bool cropped) {
     check_spec(spec);
-    check_size(out.size(), spec, spec.out_height, spec.out_width, "output");
+    check_size(out.size(), spec, spec.made_height(), spec.made_width(), "output");
     Resizer& resizer = of_this_thread(level);
     const auto region = resizer.prepare(spec);
     const auto height = cropped ? region.bottom - region.top : spec.height;
@@ -287,8 +291,8 @@ void resize(const ResizeSpec& spec, std::span<const std::uint8_t> pixels, std::s
     const std::size_t stride = std::size_t{width} * spec.channels;
     const std::size_t begin = cropped ? 0 : region.top * stride + std::size_t{region.left} * spec.channels;
     resizer.source(pixels.data() + begin, static_cast<std::ptrdiff_t>(stride));
-    for (std::uint32_t y = 0; y < spec.out_height; ++y)
-        resizer.row(y, out.data() + std::size_t{y} * spec.out_width * spec.channels);
+    for (std::uint32_t y = 0; y < spec.made_height(); ++y)
+        resizer.row(y, out.data() + std::size_t{y} * spec.made_width() * spec.channels);
 }
 
 void resize(const ResizeSpec& spec, std::span<const std::uint16_t> pixels, std::span<std::uint16_t> out) {

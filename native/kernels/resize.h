@@ -21,6 +21,11 @@ struct ResizeSpec {
     std::uint32_t out_height = 0, out_width = 0;
     Filter filter = Filter::bilinear;
     bool flip = false;  // left and right exchanged, at no cost
+    // What of the output is made, as if it had been cut from all of it, and flipped only then. Without a size: all.
+    Window window;
+
+    std::uint32_t made_height() const { return window.height ? window.height : out_height; }
+    std::uint32_t made_width() const { return window.width ? window.width : out_width; }
 };
 
 // The pixels of the source that are read.
@@ -46,7 +51,7 @@ public:
     // is read.
     void source(const std::uint8_t* pixels, std::ptrdiff_t stride);
 
-    // Writes out_width * channels bytes. Rows are asked for from the first to the last, none twice.
+    // Writes made_width * channels bytes. Rows are asked for from the first to the last, none twice.
     void row(std::uint32_t y, std::uint8_t* out);
 
 private:

@@ -3,16 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "plain_loops.h"
 #include "portable_math.h"
 #include "resize_passes.h"
 #include "tones.h"
-
-#if defined(__x86_64__)
-#define FL_AVX2 __attribute__((target("avx2")))
-#else
-#define FL_AVX2
-#endif
-#define FL_INLINE inline __attribute__((always_inline))
 
 namespace fl {
 namespace {

@@ -10,6 +10,8 @@ from fastloader.errors import (
     FastLoaderError,
     FormatError,
     KeyNotFoundError,
+    MissingExtraError,
+    MissingLibraryError,
     NotFoundError,
     OperationError,
     SampleError,
@@ -18,12 +20,18 @@ from fastloader.errors import (
     UnknownTypeError,
 )
 from fastloader.fields import (
+    AudioCompressedField,
+    AudioTokensField,
+    AudioWaveformField,
     BatchDecoder,
     BoxesField,
     BytesField,
     Decoder,
+    DictField,
     Elements,
+    EmbeddingField,
     Encoded,
+    EncodedAudio,
     EncodedColumn,
     Field,
     FloatField,
@@ -31,15 +39,31 @@ from fastloader.fields import (
     JPEGImageField,
     JSONField,
     KeypointsField,
+    ListField,
     NDArrayField,
+    OpticalFlowField,
+    Packed,
+    PackedTextField,
     PayloadBatch,
     PNGImageField,
     RawImageField,
+    RowDecoder,
+    RowFunction,
+    SpectrogramField,
+    TextField,
+    TokenizedTextField,
+    TokenizerError,
+    Video,
+    VideoCompressedField,
+    VideoFramesField,
+    WebPImageField,
     register_type,
 )
 from fastloader.loader import DataLoader, Pad, ThreadingOptions
+from fastloader.packing import pack
 from fastloader.reader import DatasetReader
 from fastloader.samplers import EpochDigest, StateError
+from fastloader.tokens import TokenStream, TokenStreamWriter
 from fastloader.types import TypeId
 from fastloader.verify import verify
 from fastloader.writer import DatasetWriter, concatenate
@@ -47,10 +71,15 @@ from fastloader.writer import DatasetWriter, concatenate
 __version__ = "0.1.0"
 
 __all__ = [
-    "BatchDecoder", "BoxesField", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetIterator",
-    "DatasetReader", "DatasetWriter", "DecodeError", "Decoder", "ElementError", "Elements", "Encoded", "EncodedColumn",
+    "AudioCompressedField", "AudioTokensField", "AudioWaveformField", "BatchDecoder", "BoxesField", "BytesField",
+    "ChecksumError", "DataLoader", "Dataset", "DatasetIterator", "DatasetReader", "DatasetWriter", "DecodeError",
+    "Decoder", "DictField", "ElementError", "Elements", "EmbeddingField", "Encoded", "EncodedAudio", "EncodedColumn",
     "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField",
-    "JSONField", "KeyNotFoundError", "KeypointsField", "MapDataset", "NDArrayField", "NotFoundError", "OperationError",
-    "PNGImageField", "Pad", "PayloadBatch", "RawImageField", "SampleError", "ShapeError", "StateError", "StoreError",
-    "ThreadingOptions", "TypeId", "UnknownTypeError", "concatenate", "open", "ops", "register_type", "verify",
+    "JSONField", "KeyNotFoundError", "KeypointsField", "ListField", "MapDataset", "MissingExtraError",
+    "MissingLibraryError", "NDArrayField", "NotFoundError", "OperationError", "OpticalFlowField", "PNGImageField",
+    "Packed", "PackedTextField", "Pad", "PayloadBatch", "RawImageField", "RowDecoder", "RowFunction", "SampleError",
+    "ShapeError", "SpectrogramField", "StateError", "StoreError", "TextField", "ThreadingOptions", "TokenStream",
+    "TokenStreamWriter", "TokenizedTextField", "TokenizerError", "TypeId", "UnknownTypeError", "Video",
+    "VideoCompressedField", "VideoFramesField", "WebPImageField", "concatenate", "open", "ops", "pack", "register_type",
+    "verify",
 ]  # fmt: skip

@@ -84,12 +84,24 @@ class SampleError(FastLoaderError, ValueError):
     """A sample can't be written: the value does not fit its field."""
 
 
+class MissingExtraError(FastLoaderError, ImportError):
+    """A package that is not a part of the plain installation is needed, and not there."""
+
+    def __init__(self, message: str, *, extra: str, **facts: Any) -> None:
+        super().__init__(message, **({"hint": f'pip install "fastloader[{extra}]" brings it'} | facts))
+        self.extra = extra
+
+
 class StoreError(FastLoaderError, OSError):
     """Reading, writing or publishing files failed."""
 
 
 class NotFoundError(StoreError, FileNotFoundError):
     """There is no such file or folder."""
+
+
+class MissingLibraryError(FastLoaderError, ImportError):
+    """What was asked for needs a library that is not there."""
 
 
 class KeyNotFoundError(FastLoaderError, KeyError):

@@ -8,15 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader._native import (
+    Dictionary,
     Engine,
     Failure,
     Keys,
+    Mel,
     Payloads,
     Program,
+    SoundProgram,
     Table,
     affine,
     assemble,
     autocontrast,
+    best_fit,
     block_crcs,
     brightness,
     cast,
@@ -26,6 +30,7 @@ from fastloader._native import (
     crc32c,
     crc32c_variants,
     cutmix,
+    decode_texts,
     decompress,
     draw_mix,
     equalize,
@@ -37,6 +42,7 @@ from fastloader._native import (
     gaussian_blur,
     grayscale,
     has_uring,
+    has_webp,
     hue,
     image_decode,
     image_decode_many,
@@ -49,24 +55,34 @@ from fastloader._native import (
     jpeg_size,
     lay_slots,
     mixup,
+    pack_tokens,
     pad_image,
     permute,
     philox,
     place,
+    planned_bytes,
     png_encode,
     posterize,
     random_below,
     random_bits,
     random_normal,
     random_uniform,
+    resample_sound,
     resize,
     resize_region,
     saturation,
     sharpness,
     simd_levels,
     solarize,
+    sound_decode,
+    sound_info,
+    sound_library,
     take,
     take_bits,
+    train_dictionary,
+    unpack_sequences,
+    unpack_tokens,
+    webp_encode,
     xxh64,
 )
 
@@ -74,22 +90,31 @@ if TYPE_CHECKING:
     from fastloader.types import Buffer
 
 __all__ = [
-    "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LAYOUTS", "PADDINGS", "PNG", "SAMPLES", "STEPS", "Engine",
-    "Failure", "Keys", "Payloads", "Program", "Table", "affine", "assemble", "autocontrast", "block_crcs",
-    "brightness", "cast", "codec_id", "compress", "contrast", "copy_crc32c", "crc32c", "crc32c_variants", "cutmix",
-    "decode_image", "decode_jpeg_box", "decompress", "draw_mix", "equalize", "erase", "erase_noise", "gather_bytes",
-    "gather_fixed", "gather_ragged", "gaussian_blur", "grayscale", "has_uring", "hue", "image_decode_many",
-    "image_info", "invert", "jpeg_baseline", "jpeg_encode", "jpeg_index", "jpeg_size", "lay_slots", "mixup",
-    "pad_image", "permute", "philox", "place", "png_encode", "posterize", "random_below", "random_bits",
-    "random_normal", "random_uniform", "resize", "resize_image", "resize_region", "saturation", "sharpness",
-    "simd_levels", "solarize", "take", "take_bits", "xxh64",
+    "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LAYOUTS", "NUMBERS", "PADDINGS", "PNG", "SAMPLES",
+    "SOUNDS", "SOUND_STEPS", "STEPS", "UPRIGHT", "UPRIGHT_SHAPES", "WEBP", "ZSTD", "ZSTD_DICTIONARY", "Dictionary",
+    "Engine", "Failure", "Keys", "Mel", "Payloads", "Program", "SoundProgram", "Table", "affine", "assemble",
+    "autocontrast", "best_fit", "block_crcs", "brightness", "cast", "codec_id", "compress", "contrast", "copy_crc32c",
+    "crc32c", "crc32c_variants", "cutmix", "decode_image", "decode_jpeg_box", "decode_texts", "decompress", "draw_mix",
+    "equalize", "erase", "erase_noise", "gather_bytes", "gather_fixed", "gather_ragged", "gaussian_blur", "grayscale",
+    "has_uring", "has_webp", "hue", "image_decode_many", "image_info", "invert", "jpeg_baseline", "jpeg_encode",
+    "jpeg_index", "jpeg_size", "lay_slots", "mixup", "pack_tokens", "pad_image", "permute", "philox", "place",
+    "planned_bytes", "png_encode", "posterize", "random_below", "random_bits", "random_normal", "random_uniform",
+    "resample_sound", "resize", "resize_image", "resize_region", "saturation", "sharpness", "simd_levels", "solarize",
+    "sound_decode", "sound_info", "sound_library", "take", "take_bits", "train_dictionary", "unpack_sequences",
+    "unpack_tokens", "webp_encode", "xxh64",
 ]  # fmt: skip
 
-JPEG, PNG = 0, 1
+JPEG, PNG, WEBP = 0, 1, 2
+UPRIGHT = 16
+"""Added to one of these: images are turned as their EXIF data says, and shapes are those of the turned ones."""
+UPRIGHT_SHAPES = 32
+"""Of a program: it is told the shapes of turned images, where ``UPRIGHT`` turns them."""
 JPEG_ROUTES = ("full", "partial", "splice", "automatic")
 """Ways to a part of a JPEG's pixels, at the index that is their number in the native part."""
 CODECS = ("none", "lz4", "zstd")
 """Names of the compressions, at the index that is their number on disk."""
+ZSTD, ZSTD_DICTIONARY = 2, 3
+"""Numbers on disk: of zstd, and of zstd with a dictionary, which no one asks for by name: a field has one or not."""
 
 FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
 """Names of the filters of a resize, at the index that is their number in C++."""
@@ -99,6 +124,9 @@ SAMPLES = ("uint8", "uint16", "float32")
 
 ELEMENTS = ("uint8", "float16", "bfloat16", "float32")
 """What pixels can be cast to, at the index that is its number in C++."""
+
+NUMBERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64")
+"""What numbers of arrays may be before they are converted to elements, at the index that is its number in C++."""
 
 LAYOUTS = ("hwc", "chw")
 """The order of the axes of an image in a batch, at the index that is its number in C++."""
@@ -110,9 +138,15 @@ STEPS = (
     "random_resized_crop", "resize", "resize_shorter", "centre_crop", "random_crop", "flip", "flip_down", "pad",
     "translate", "rotate", "affine", "erase", "cutout", "brightness", "contrast", "saturation", "hue", "jitter", "gray",
     "sharpness", "blur", "posterize", "solarize", "autocontrast", "equalize", "invert", "rand_augment",
-    "trivial_augment",
+    "trivial_augment", "tell_size", "tell_geometry",
 )  # fmt: skip
 """Names of the steps of a program, at the index that is their number in C++."""
+
+SOUNDS = ("float32", "float16", "int16", "file", "tokens")
+"""How sounds are stored, at the index that is its number in C++."""
+
+SOUND_STEPS = ("segment", "fit", "resample", "mono", "gain", "noise", "shift", "mel", "mask")
+"""Names of the steps of a sound program, at the index that is their number in C++."""
 
 _DEFAULT_LEVEL = {"none": 0, "lz4": 1, "zstd": 3}
 _LEVELS = {"none": (0, 0), "lz4": (1, 12), "zstd": (-7, 22)}

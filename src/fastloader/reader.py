@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastloader import kernels
 from fastloader.errors import DecodeError, FastLoaderError, KeyNotFoundError, UnknownTypeError
-from fastloader.fields import BatchDecoder, Decoder, Field, MappedPayloads
+from fastloader.fields import BatchDecoder, BatchParts, Decoder, Field, Lazy, MappedPayloads
 from fastloader.formats.fld import Dataset, explain
 from fastloader.formats.fld.dataset import OPENED_AT_ONCE
 from fastloader.formats.fld.file import FldFile
@@ -135,6 +135,10 @@ class DatasetReader:
     def __getstate__(self) -> dict[str, Any]:
         return {"_dataset": self._dataset, "_columns": {}}
 
+    def own_order(self, seed: int) -> Any:
+        """The order in which a loader goes through the samples at random; ``None``: a shuffle of all of them."""
+        return None
+
     def index_of(self, key: Key) -> int:
         """The number of the sample with this key."""
         if not self.has_keys:
@@ -175,6 +179,9 @@ class DatasetReader:
                     continue
                 metadata = file.metadata_row(column.number, row, column.metadata_type)
                 values[name] = column.decoder(metadata, lambda c=column: file.payload(c.number, row))  # type: ignore[misc]
+            value = values[name]
+            if isinstance(value, Lazy):
+                value.locate(file.path, sample, name)
         return values
 
     def read_payload(self, index: int | Key, field: str) -> memoryview | None:
@@ -259,6 +266,8 @@ class DatasetReader:
             raise
         except Exception as error:
             self._name_culprit(column, samples, DecodeError(f"does not decode: {type(error).__name__}: {error}"))
+        if isinstance(values, BatchParts):
+            return values.entries(column.name, valid)[column.name]
         return values if valid is None else mask_missing(values, valid)
 
     def _payloads(

@@ -28,6 +28,7 @@ class TypeId(IntEnum):
     IMAGE_RAW = 10
     IMAGE_JPEG = 11
     IMAGE_PNG = 12
+    IMAGE_WEBP = 13
     AUDIO_WAVEFORM = 20
     AUDIO_COMPRESSED = 21
     AUDIO_SPECTROGRAM = 22
@@ -38,8 +39,12 @@ class TypeId(IntEnum):
     TEXT_RAW = 40
     TEXT_TOKENIZED = 41
     TEXT_PACKED = 42
+    TOKEN_STREAM = 43
+    EMBEDDING = 50
     BOXES = 51
     KEYPOINTS = 52
+    LIST = 60
+    DICT = 61
 
 
 FIRST_USER_TYPE = 1000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import wave
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +16,7 @@ from PIL import Image
 import fastloader as fl
 from fastloader.fields import BY_TYPE_ID, Decoder, Encoded, Field, register_type
 
+from . import pipelines
 from .anatomy import Anatomy
 
 OWN_TYPE, UNKNOWN_TYPE = 640_001, 640_002
@@ -54,6 +56,7 @@ class Base:
     payloads: list[dict[str, bytes | None]]
     keys: list[str] | None
     unreadable: frozenset[str] = field(default=frozenset())
+    piped: dict[tuple[str, int], list[Any]] = field(default_factory=dict)
 
     @property
     def is_folder(self) -> bool:
@@ -73,15 +76,9 @@ class Base:
             (path / name if name else path).write_bytes(data)
 
 
-def _jpeg(pixels: np.ndarray, **options: Any) -> bytes:
+def _saved(image: Image.Image, form: str, **options: Any) -> bytes:
     out = io.BytesIO()
-    Image.fromarray(pixels).save(out, "JPEG", **options)
-    return out.getvalue()
-
-
-def _png(image: Image.Image, **options: Any) -> bytes:
-    out = io.BytesIO()
-    image.save(out, "PNG", **options)
+    image.save(out, form, **options)
     return out.getvalue()
 
 
@@ -91,14 +88,64 @@ def _pictures() -> list[dict[str, Any]]:
     colour = np.stack([smooth, smooth[::-1], smooth.T.repeat(2, 0)[:20, :20].repeat(2, 1)[:, :24]], 2)
     palette = Image.fromarray(smooth[:9, :7]).convert("P", palette=Image.Palette.ADAPTIVE, colors=4)
     raw = rng.integers(0, 4, (5, 4, 4, 3), np.uint8)
+    jpegs = [
+        _saved(Image.fromarray(colour), "JPEG", quality=40, optimize=True),
+        _saved(Image.fromarray(colour), "JPEG", quality=40, progressive=True),
+        _saved(Image.fromarray(smooth), "JPEG", quality=30),
+        None,
+        _saved(Image.fromarray(colour), "JPEG", quality=50, subsampling=0, restart_marker_blocks=1),
+    ]
+    pngs = [
+        smooth[:8, :9],
+        rng.integers(0, 9, (5, 6, 4)).astype(np.uint8),
+        rng.integers(0, 9000, (4, 5, 3)).astype(np.uint16),
+        _saved(palette, "PNG", transparency=1),
+        _saved(Image.fromarray(smooth[:13, :11] > 60), "PNG"),
+    ]
+    return [{"raw": None if i == 2 else raw[i], "jpeg": jpegs[i], "png": pngs[i]} for i in range(5)]
+
+
+def _photos() -> list[dict[str, Any]]:
+    """Large enough for a part to be found by an index, and lying on their sides."""
+    smooth = np.add.outer(np.arange(60) * 3, np.arange(90) * 2).astype(np.uint8)
+    grain = np.random.default_rng(6).integers(0, 12, (60, 90, 4)).astype(np.uint8)
+    colour = np.stack([smooth, smooth[::-1], 200 - smooth, smooth], 2) + grain
+    exif = Image.Exif()
+    samples = []
+    for i in range(4):
+        exif[0x0112] = i + 5
+        seekable = _saved(Image.fromarray(colour[:, :, :3]), "JPEG", quality=30, subsampling=i % 3)
+        lying = Image.fromarray(colour[:20, :28, :3] if i else colour[:20, :28], None if i else "CMYK")
+        webp = Image.fromarray(colour[:24, :33, : 3 + i % 2])
+        samples.append({
+            "seekable": seekable,
+            "lying": _saved(lying, "JPEG", quality=30, exif=exif.tobytes(), progressive=i == 2),
+            "webp": _saved(webp, "WEBP", quality=40, exif=exif, lossless=i > 1),
+            "png": _saved(Image.fromarray(colour[:9, :11, :3]), "PNG", exif=exif),
+        })  # fmt: skip
+    samples[3]["webp"] = None
+    samples.append({**samples[0], "webp": _saved(Image.fromarray(colour[:16, :16, :3]), "WEBP", quality=30)})
+    return samples
+
+
+def _wav(samples: Any, rate: int) -> bytes:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as out:
+        out.setnchannels(samples.shape[1])
+        out.setsampwidth(2)
+        out.setframerate(rate)
+        out.writeframes(samples.tobytes())
+    return file.getvalue()
+
+
+def _sounds() -> list[dict[str, Any]]:
+    rng = np.random.default_rng(9)
     return [
-        {"raw": raw[0], "jpeg": _jpeg(colour, quality=40, optimize=True), "png": smooth[:8, :9]},
-        {"raw": raw[1], "jpeg": _jpeg(colour, quality=40, progressive=True),
-         "png": rng.integers(0, 9, (5, 6, 4)).astype(np.uint8)},
-        {"raw": None, "jpeg": _jpeg(smooth, quality=30), "png": rng.integers(0, 9000, (4, 5, 3)).astype(np.uint16)},
-        {"raw": raw[3], "jpeg": None, "png": _png(palette, transparency=1)},
-        {"raw": raw[4], "jpeg": _jpeg(colour, quality=50, subsampling=0, restart_marker_blocks=1),
-         "png": _png(Image.fromarray(smooth[:13, :11] > 60))},
+        {"wave": rng.random(20 + 30 * i).astype(np.float32) if i != 1 else None,
+         "both": rng.integers(-9000, 9000, (12 + i, 1 + i)).astype(np.int16) if i != 2 else None,
+         "file": _wav(rng.integers(-9000, 9000, (40, 1 + i % 2)).astype(np.int16), 8000 + i) if i != 3 else None,
+         "mel": rng.random((1 + i, 3)).astype(np.float32), "codes": rng.integers(0, 600, (3, 5 * i))}
+        for i in range(4)
     ]  # fmt: skip
 
 
@@ -118,7 +165,11 @@ def _make(
     with fl.open(path) as reader:
         read = [reader.read_sample(i) for i in range(len(reader))]
         payloads = [{n: payload_of(reader, i, n) for n in fields} for i in range(len(reader))]
-    return Base(name, files, list(fields), read, payloads, keys)
+        piped = {
+            (n, number): pipelines.run(reader, n, number, "replace", num_workers=0)
+            for n, one in fields.items() if pipelines.able(one) for number in range(len(pipelines.PIPELINES))
+        }  # fmt: skip
+    return Base(name, files, list(fields), read, payloads, keys, piped=piped)
 
 
 def payload_of(reader: fl.DatasetReader, index: int, name: str) -> bytes | None:
@@ -153,6 +204,14 @@ def make_bases(folder: Path) -> dict[str, Base]:
         _make(folder, "pictures",
               {"raw": fl.RawImageField(4, 4), "jpeg": fl.JPEGImageField(), "png": fl.PNGImageField(level=0)},
               _pictures(), compression={"raw": "lz4", "png": "zstd"}),
+        _make(folder, "sounds",
+              {"wave": fl.AudioWaveformField(8000), "both": fl.AudioWaveformField(8000, mono=False, dtype="int16"),
+               "file": fl.AudioCompressedField(), "mel": fl.SpectrogramField(n_mels=3, dtype="float16"),
+               "codes": fl.AudioTokensField(3, 600)},
+              _sounds(), compression={"both": "lz4", "codes": "zstd"}),
+        _make(folder, "photos",
+              {"seekable": fl.JPEGImageField(), "lying": fl.JPEGImageField(orient=True, seekable=False, verbatim=True),
+               "webp": fl.WebPImageField(orient=True), "png": fl.PNGImageField(orient=True)}, _photos()),
         _make(folder, "pages", {"data": fl.BytesField(), "n": fl.IntField()},
               [{"data": noise[: size], "n": size} for size in (5000, 90, 1500, 0, 1700)]),
         _make(folder, "empty", {"n": fl.IntField(), "data": fl.BytesField(), "image": fl.PNGImageField()}, [],
@@ -162,9 +221,26 @@ def make_bases(folder: Path) -> dict[str, Base]:
         _make(folder, "shards", {"data": fl.BytesField(), "n": fl.IntField()},
               [{"data": b"shard" * i, "n": i if i != 4 else None} for i in range(7)],
               keys=[f"k{i}" for i in range(7)], shard_size=40),
+        _make(folder, "texts",
+              {"text": fl.TextField(dictionary=256), "tokens": fl.TokenizedTextField(vocab_size=1000),
+               "packed": fl.PackedTextField(8, 300), "vector": fl.EmbeddingField(3, "int8"),
+               "list": fl.ListField(fl.TextField()), "numbers": fl.ListField(fl.IntField()),
+               "dict": fl.DictField({"a": fl.TextField(), "b": fl.IntField(), "c": fl.EmbeddingField(2)})},
+              [_texts(i) if i != 4 else dict.fromkeys(_texts(i)) for i in range(24)]),
         _unknown(folder),
     ]  # fmt: skip
     return {base.name: base for base in made}
+
+
+def _texts(i: int) -> dict[str, Any]:
+    """Texts that are alike enough for a dictionary, and what else is made of words."""
+    words = ["a picture of", "two dogs", "the old bridge", "in the rain", "seen from the harbour", "at night"]
+    text = ", ".join(words[(i * k + k) % 6] for k in range(1, 9))
+    return {
+        "text": f"{i}: {text}", "tokens": list(range(i % 5)), "packed": [[i, 1], [2] * (1 + i % 4)],
+        "vector": [i, -i / 2, 1], "list": [text[:20]] * (i % 4), "numbers": [i] * (i % 3),
+        "dict": {"a": text[:15], "b": i, "c": [i, 0.5]},
+    }  # fmt: skip
 
 
 def _unknown(folder: Path) -> Base:

@@ -21,6 +21,7 @@ import fastloader as fl
 from fastloader import kernels
 from fastloader.errors import FastLoaderError, FormatError, KeyNotFoundError, UnknownTypeError
 
+from . import pipelines
 from .datasets import payload_of
 from .mutants import Mutant
 
@@ -52,7 +53,21 @@ def rows_of(column: Any) -> list[Any]:
     if isinstance(column, np.ma.MaskedArray):
         mask = np.ma.getmaskarray(column)  # of a record's shape for records
         return [None if mask[i].tobytes().strip(b"\0") else column.data[i] for i in range(len(column))]
+    if isinstance(column, dict):
+        if "cu_seqlens" in column:
+            return [_sequence(column, i) for i in range(len(column["tokens"]))]
+        parts = zip(*map(rows_of, column.values()), strict=True)
+        return [None if any(one is None for one in part) else dict(zip(column, part, strict=True)) for part in parts]
     return list(column)
+
+
+def _sequence(column: dict[str, Any], i: int) -> dict[str, Any] | None:
+    """One packed sequence of a batch, as it comes alone."""
+    rows = {name: column[name][i] for name in ("tokens", "position_ids", "document_ids")}
+    if (rows["document_ids"] < 0).all():
+        return None
+    ends = np.append(np.flatnonzero(rows["position_ids"] == 0), len(rows["tokens"])).astype(np.int32)
+    return rows | {"cu_seqlens": ends, "max_seqlen": int(np.diff(ends).max())}
 
 
 class Exercise:
@@ -193,6 +208,8 @@ class Exercise:
             with self._attempt(f"payload {index}", self._place(reader, index), named):
                 payload = payload_of(reader, index, name)
                 self._compare(f"payload {index}, {name!r}", payload, self._expected("payloads", index, name))
+        if known:
+            self._pipeline(reader, name, indices, values)
         self._batch(reader, name, indices, values, known)
         if len(indices) > 1:
             some = [self.rng.choice(indices) for _ in range(self.rng.randint(1, 2 * len(indices)))]
@@ -213,6 +230,36 @@ class Exercise:
             self.fault(f"batch {indices} of {name!r} gives values although samples {bad} are refused")
         elif not same(rows_of(column), values):
             self.fault(f"batch {indices} of {name!r} gives {column!r}, single reads give {values!r}")
+
+    def _pipeline(self, reader: fl.DatasetReader, name: str, indices: list[int], values: list[Any]) -> None:
+        """The field's images through a pipeline: what it makes of those that are sound, and how it refuses the others.
+
+        It refuses more than a reader, as an image may be too small, and less, as it does not look at all of it.
+        """
+        field = reader.dataset.field(reader.field_names.index(name))
+        if not pipelines.able(field) or not indices:
+            return
+        number = self.rng.randrange(len(pipelines.PIPELINES))
+        made: Any = REFUSED
+        before = self.refusals, self.unknown
+        with self._attempt(f"pipeline {number}"):
+            pipelines.run(reader, name, number, "raise")
+        with self._attempt(f"pipeline {number}, bad ones replaced"):
+            made = pipelines.run(reader, name, number, "replace", num_workers=self.mutant.number % 2)
+        self.refusals, self.unknown = before
+        if made is REFUSED:
+            return
+        if len(made) != len(indices):
+            self.fault(f"pipeline {number} of {name!r} gave {len(made)} of {len(indices)} samples")
+        tables = [o.piped[name, number] for o in self.mutant.origins if (name, number) in o.piped]
+        for i, row in enumerate(made):
+            expected = [table[i] for table in tables if i < len(table)]
+            if row is not None:
+                self._compare(f"pipeline {number} of sample {i}, {name!r}", row, expected)
+        if number == pipelines.CROP and not getattr(field, "seekable", False):  # an index may lie about what is where
+            for i, (row, value) in enumerate(zip(made, values, strict=True)):
+                if row is not None and isinstance(value, np.ndarray) and not same(row, pipelines.cut(value)):
+                    self.fault(f"the crop of sample {i}, {name!r}, is not that of the whole image")
 
     def _subsets(self, reader: fl.DatasetReader, names: list[str], indices: list[int]) -> None:
         """Whole samples, slices and a loader's epoch."""

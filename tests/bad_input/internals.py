@@ -1,4 +1,4 @@
-"""Changes inside payloads and field arguments that keep the outer shape: JPEG segments, PNG chunks, frames, JSON."""
+"""Changes inside payloads and field arguments that keep the outer shape: JPEG segments, chunks, frames, JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import zlib
 from random import Random
 from typing import Any
 
-from fastloader.kernels import compress
+from fastloader.kernels import ZSTD, compress
 from fastloader.types import TypeId
 
 PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
@@ -178,6 +178,45 @@ def change_png(rng: Random, data: bytes) -> bytes:
     return png_join(chunks)
 
 
+def webp_chunks(data: bytes) -> list[bytearray]:
+    """Each chunk with its name and its size, padded to an even number of bytes."""
+    found, at = [], 12
+    while at + 8 <= len(data):
+        size = struct.unpack_from("<I", data, at + 4)[0]
+        found.append(bytearray(data[at : at + 8 + size + size % 2]))
+        at += 8 + size + size % 2
+    return found
+
+
+def change_webp(rng: Random, data: bytes) -> bytes:
+    chunks = webp_chunks(data)
+    what = rng.random()
+    part = rng.choice(chunks)
+    if what < 0.2:
+        chunks = [bytearray(one) for one in _shuffle_parts(rng, list(map(bytes, chunks)))]
+    elif what < 0.5 and part[:4] == b"VP8L":  # 14 bits of width - 1, 14 of height - 1, alpha, 3 of the version
+        packed = struct.unpack_from("<I", part, 9)[0] ^ rng.choice(
+            [1 << rng.randrange(32), 0x3FFF, 0x3FFF << 14, 1 << 28]
+        )
+        struct.pack_into("<I", part, 9, packed)
+    elif what < 0.5 and part[:4] == b"VP8 ":
+        struct.pack_into("<H", part, rng.choice([14, 16]), rng.choice([0, 1, 2, 255, 0x3FFF, 0xFFFF]))
+    elif what < 0.5 and part[:4] == b"VP8X":
+        if rng.random() < 0.5:
+            part[8] ^= 1 << rng.randrange(8)  # alpha, animation, EXIF and others
+        else:
+            part[rng.choice([12, 13, 14, 15, 16, 17])] = rng.choice([0, 1, 255])
+    elif what < 0.65:
+        part[:4] = rng.choice([b"VP8 ", b"VP8L", b"VP8X", b"ALPH", b"ANIM", b"ANMF", b"EXIF", b"ICCP"])
+    elif what < 0.75:
+        struct.pack_into("<I", part, 4, rng.choice([0, 1, 7, len(part) - 9, len(part), 2**31, 2**32 - 1]))
+    else:
+        part[8:] = flip(rng, bytes(part[8:]))
+    body = b"WEBP" + b"".join(chunks)
+    size = len(body) if rng.random() < 0.9 else rng.choice([0, 4, 12, len(body) - 1, len(body) + 2, 2**32 - 1])
+    return b"RIFF" + struct.pack("<I", size) + body
+
+
 def change_frame(rng: Random, stored: bytes, codec: int, raw: bytes) -> bytes:
     """Compressed bytes, damaged or replaced by others that a decompressor may be led astray with."""
     what = rng.randrange(6)
@@ -190,7 +229,7 @@ def change_frame(rng: Random, stored: bytes, codec: int, raw: bytes) -> bytes:
     if what == 3:
         return stored + rng.choice([stored, b"\0", b"\x50\x2a\x4d\x18\4\0\0\0abcd"])
     if what == 4:
-        return compress(bytes(rng.choice([0, 1, len(raw), 10**6])), codec, 1)
+        return compress(bytes(rng.choice([0, 1, len(raw), 10**6])), min(codec, ZSTD), 1)
     return rng.choice(
         [b"", b"\x28\xb5\x2f\xfd", b"\x28\xb5\x2f\xfd\xe0" + b"\xff" * 8 + bytes(4), b"\xff" * 40, bytes(30)]
     )
@@ -204,6 +243,8 @@ def change_payload(rng: Random, type_id: int, raw: bytes) -> bytes:
         return change_jpeg(rng, raw)
     if type_id == TypeId.IMAGE_PNG:
         return change_png(rng, raw)
+    if type_id == TypeId.IMAGE_WEBP:
+        return change_webp(rng, raw)
     if type_id == TypeId.JSON and rng.random() < 0.7:
         return rng.choice(HOSTILE_JSON)
     return flip(rng, raw)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 from fastloader.formats.fld.layout import DESCRIPTOR, NO_FIELD, Kind
-from fastloader.kernels import decompress
+from fastloader.kernels import ZSTD_DICTIONARY, Dictionary, decompress
 
 from .anatomy import Anatomy, Number, Payload
 from .datasets import Base
@@ -66,8 +66,16 @@ class Edit:
         if not payload.codec:
             return stored
         out = bytearray(struct.unpack_from("<Q", self.before, payload.extent + 16)[0])
-        decompress(stored, payload.codec, out)
+        decompress(stored, payload.codec, out, self._dictionary(payload))
         return bytes(out)
+
+    def _dictionary(self, payload: Payload) -> Dictionary | None:
+        if payload.codec != ZSTD_DICTIONARY:
+            return None
+        begin, size = (
+            self.anatomy.number(Kind.DICTIONARY, payload.field, name).get(self.before) for name in ("offset", "size")
+        )
+        return Dictionary(self.before[begin : begin + size])
 
 
 def flip_bits(edit: Edit, rng: Random) -> str:
@@ -209,7 +217,7 @@ def change_field_type(edit: Edit, rng: Random) -> str:
     """One type's tables and arguments under another's id."""
     numbers = {n.what: n for n in edit.anatomy.numbers if n.what.startswith("descriptor ")}
     field, other = (rng.randrange(len(edit.anatomy.arguments)) for _ in range(2))
-    type_id = rng.choice([1, 2, 3, 4, 5, 10, 11, 12, 20, 999, 1000, 640_001])
+    type_id = rng.choice([1, 2, 3, 4, 5, 10, 11, 12, 13, 20, 999, 1000, 640_001])
     numbers[f"descriptor {field}.type_id"].put(edit.data, type_id)
     if rng.random() < 0.5:
         span = edit.anatomy.arguments[other]

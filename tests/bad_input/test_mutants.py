@@ -170,7 +170,7 @@ def _exercised(mutant: Mutant, path: Path) -> Exercise:
 
 
 @pytest.mark.parametrize(
-    "name", ["scalars", "blobs", "arrays", "pictures", "pages", "empty", "own", "shards", "unknown"]
+    "name", ["scalars", "blobs", "arrays", "pictures", "photos", "pages", "empty", "own", "shards", "unknown"]
 )
 def test_an_untouched_dataset_has_no_faults(bases: dict[str, Base], name: str, tmp_path: Path) -> None:
     base = bases[name]

@@ -49,12 +49,16 @@ def exact(data: bytes) -> np.ndarray:
     return array
 
 
+PICTURES = {TypeId.IMAGE_JPEG: kernels.JPEG, TypeId.IMAGE_PNG: kernels.PNG, TypeId.IMAGE_WEBP: kernels.WEBP}
+"""Images by their type, and how kernels call them."""
+
+
 class Wild:
     """Arguments, right and wrong, drawn from a generator."""
 
     def __init__(self, bases: dict[str, Base], rng: Random) -> None:
         self.rng = rng
-        self.base = bases[rng.choice(["blobs", "arrays", "pictures", "pages", "empty"])]
+        self.base = bases[rng.choice(["blobs", "arrays", "pictures", "sounds", "pages", "empty"])]
         self.file = self.base.files[""]
         self.anatomy = self.base.anatomies[""]
 
@@ -143,16 +147,14 @@ class Wild:
 
     def picture(self) -> tuple[int, Any]:
         """A kind of image and bytes, mostly of an image of that kind."""
-        pictures = [
-            p for p in self.anatomy.payloads if p.type_id in (TypeId.IMAGE_JPEG, TypeId.IMAGE_PNG) and not p.codec
-        ]
+        pictures = [p for p in self.anatomy.payloads if p.type_id in PICTURES and not p.codec]
         if not pictures or self.rng.random() < 0.2:
-            return self.rng.choice([0, 1, 2, -1, 255, 256]), self.data()
+            return self.rng.choice([0, 1, 2, 3, 16, 17, 18, 32, -1, 255, 256]), self.data()
         p = self.rng.choice(pictures)
         raw = bytearray(self.file[p.begin : p.begin + p.size])
         for _ in range(self.rng.choice([0, 1, 3])):
             raw[self.rng.randrange(len(raw))] ^= 1 << self.rng.randrange(8)
-        return int(p.type_id == TypeId.IMAGE_PNG), exact(
+        return PICTURES[p.type_id] | self.rng.choice([0, kernels.UPRIGHT]), exact(
             bytes(raw[: self.rng.choice([len(raw), len(raw), len(raw) // 2])])
         )
 
@@ -211,7 +213,7 @@ def use_gather(w: Wild) -> None:
         kernels.gather_bytes(sources, which, rows)
     else:
         shapes = np.array([w.shape() for _ in range(w.rng.choice([len(rows), len(rows), w.small()]))], np.uint32)
-        kernels.image_decode_many(w.rng.choice([0, 1, 1, 5]), sources, which, rows, shapes)
+        kernels.image_decode_many(w.rng.choice([0, 1, 1, 2, 5, 16, 17, 18]), sources, which, rows, shapes)
 
 
 def use_images(w: Wild) -> None:
@@ -226,6 +228,7 @@ def use_images(w: Wild) -> None:
     attempt(lambda: kernels.png_encode(w.out(size), height, width, channels, bits, w.rng.choice([-1, 0, 9, 100])))
     quality, subsampling = w.rng.choice([-5, 0, 50, 100, 999]), w.rng.choice([0, 420, 422, 444, -1])
     attempt(lambda: kernels.jpeg_encode(w.out(size), height, width, channels, quality, subsampling))
+    attempt(lambda: kernels.webp_encode(w.out(size), height, width, channels, quality, w.rng.random() < 0.5))
 
 
 def use_jpeg_parts(w: Wild) -> None:
@@ -302,13 +305,27 @@ def elements(w: Wild) -> tuple[int, int, int, int, bool, bytes]:
     return w.small(), w.rng.choice([0, 0, 1, 2, 3]), length, multiple, w.rng.random() < 0.5, b"ab"[: w.small()]
 
 
+def views(w: Wild) -> list[tuple[kernels.Program, bool]]:
+    """Programs of views, if any: of one kind of image or not, telling what they drew or not."""
+    return [
+        (
+            kernels.Program(
+                w.rng.choice([0, 0, 1, 2]), w.rng.random() < 0.5, (5, 5, 3), [(0, 0, 8, 8, 2, (0.1, 1.0, 0.5, 2.0))],
+                (8, 8, 3), 0, 0, (1.0,) * 4, (0.0,) * 4, 5, [0] * w.rng.choice([0, 1]),
+            ),
+            w.rng.random() < 0.5,
+        )
+        for _ in range(w.rng.choice([0, 0, 0, 1, 2, 3]))
+    ]  # fmt: skip
+
+
 def use_engine(w: Wild) -> None:
     """Plans that do not fit their tables, rows that are not there, batches nobody waits for or waited for twice."""
     columns = w.rng.choice([1, 1, 2])
     plans = [
         (
             w.rng.choice([0, 1, 2, 3, 4, 5, -1]), w.rng.choice([0, 8, 16, 16, 72]), w.small(),
-            w.rng.choice([0, 1, 1, 5]), w.rng.choice([None, elements(w), elements(w)]),
+            w.rng.choice([0, 1, 1, 5]), w.rng.choice([None, elements(w), elements(w)]), views(w),
         )
         for _ in range(columns)
     ]  # fmt: skip
@@ -396,29 +413,146 @@ NUMBERS = ((0.08, 1.0, 0.75, 1.3), (0.5, 0.0, 0.0, 0.0), (9.0, 0.0, 0.0, 0.0), (
 def use_programs(w: Wild) -> None:
     """Steps of any size on images that are not what their shape says."""
     pick = w.rng.choice
-    side, channels, stored = pick([1, 2, 5, 16, 40]), pick([1, 3, 3, 4]), pick([0, 0, 1, 2, 3])
+    side, channels, stored = pick([1, 2, 5, 16, 40]), pick([1, 3, 3, 4]), pick([0, 0, 1, 2, 3, 4])
     steps = [
-        (pick(range(8)), k, pick([side, 8, 300, 0]), pick([side, 8, 2**31]), pick([0, 2, 5, 6]), pick(NUMBERS))
+        (
+            pick(range(len(kernels.STEPS) + 1)),
+            k,
+            pick([side, 8, 300, 0]),
+            pick([side, 8, 2**31]),
+            pick([0, 2, 5, 6]),
+            pick(NUMBERS),
+        )
         for k in range(pick([0, 1, 1, 2, 3]))
     ]
     raw = (pick([side, 3]), pick([side, 7]), channels)
     result = (pick([side, 8]), pick([side, 8]), pick([1, 3, 3]))
     scale = (pick([1.0, float("nan")]),) * 4
+    stored |= pick([0, 0, kernels.UPRIGHT, kernels.UPRIGHT | kernels.UPRIGHT_SHAPES, kernels.UPRIGHT_SHAPES])
     program = kernels.Program(
-        stored, w.rng.random() < 0.5, raw, steps, result, pick([0, 1, 3, 4]), pick([0, 1, 2]), scale, (0.0,) * 4, 5
+        stored,
+        w.rng.random() < 0.5,
+        raw,
+        steps,
+        result,
+        pick([0, 1, 3, 4]),
+        pick([0, 1, 2]),
+        scale,
+        (0.0,) * 4,
+        5,
+        pick([[], [], [0], [1, 2]]),
     )
     shape = np.array([side, side, channels, pick([8, 8, 16])], np.uint32)
+    kind = {0: 0, 1: 1, 3: 2}.get(stored & 15, 0)
     given = pick([w.picture()[1], w.out(raw[0] * raw[1] * channels)])
     out = np.empty(program.row_bytes, np.uint8)
     if w.rng.random() < 0.5:
-        shape[:] = kernels.image_info(stored % 2, given)
-    program.run(given, shape, w.rng.randrange(2**64), w.rng.randrange(2**64), out)
+        shape[:] = kernels.image_info(kind | stored & kernels.UPRIGHT, given)
+    told = pick([None, np.empty(program.told), np.empty(w.small())])
+    program.run(given, shape, w.rng.randrange(2**64), w.rng.randrange(2**64), out, told)
+
+
+def use_conversions(w: Wild) -> None:
+    """Arrays as numbers of another type, of sizes that may not be theirs."""
+    pick = w.rng.choice
+    count, channels = pick([1, 3, 40]), pick([1, 2, 3, 0])
+    factors = pick([[], [0.5] * channels, [float("nan")] * channels, [1.0, 2.0]])
+    program = kernels.Program.rows(pick([count * channels * pick([1, 2, 4, 8]), w.small(), 2**62]), 7)
+    converted = program.then_conversion(
+        pick(range(-1, len(kernels.NUMBERS) + 1)),
+        pick(range(-1, len(kernels.ELEMENTS) + 1)),
+        (pick([count, 2**63]), channels),
+        pick([0, 1, 2]),
+        pick([0, 1]),
+        factors,
+        factors,
+    )
+    given = w.out(pick([count * channels * 4, 8]))
+    attempt(lambda: converted.run(given, b"", 0, 0, np.empty(converted.row_bytes % 2**20, np.uint8)))
+    samples = w.rows()
+    out = np.empty(len(samples) * converted.row_bytes % 2**20, np.uint8)
+    converted.run_rows(b"", w.out(pick([len(samples), 2])), 0, samples, out)
+
+
+def use_sounds(w: Wild) -> None:
+    """Tokens, spectrograms and programs over bytes that are not what their rows say."""
+    pick = w.rng.choice
+    shape = pick([1, 2, 3, 0, 2**16, 2**32 - 1]), pick([1, 7, 10, 32, 0, 33])
+    attempt(lambda: kernels.unpack_tokens(w.data(), *shape, w.number(), w.number(), pick([1, 2, 4, 8]), w.out()))
+    attempt(lambda: kernels.unpack_tokens(w.data(), *shape, 1, 2, pick([1, 2, 4]), w.out(2 * shape[0] % 4096 * 4)))
+    attempt(lambda: kernels.pack_tokens(w.out(), *shape, w.out()))
+    rates = pick([8000, 16000, 0, 7, 2**32 - 1]), pick([8000, 44100, 1, 0, 2**31])
+    attempt(lambda: kernels.resample_sound(w.out(), pick([1, 2, 3, 0]), *rates))
+    mel: Any = None
+    with contextlib.suppress(*BAD_ARGUMENT):
+        sizes = (pick([64, 63, 1, 0, 2**32 - 1]), pick([16, 1, 0, 2**31]), pick([64, 1, 30, 0]))
+        hertz = (pick([0.0, 50.0, -1.0]), pick([4000.0, 1e9, float("nan")]))
+        scale = (pick([0.0, 1.0, float("inf")]), pick([1e-10, 0.0]), pick([80.0, -1.0]))
+        flags = [w.rng.random() < 0.5 for _ in range(5)]
+        mel = kernels.Mel(8000, sizes, pick([1, 5, 0]), hertz, *flags[:2], pick([0, 1, 2, 3]), *flags[2:], scale)
+        mel.run(w.out(), w.out())
+    length = pick([1.0, 5.0, 40.0, 0.0, 1e300]), pick([0.0, 1.0])
+    numbers = {
+        0: (*length, pick([0.0, 1.0])), 1: (*length, pick([0.0, 1.0, 2.0]), 0.0), 2: (pick([4000.0, 16000.0, 0.0]),),
+        3: (), 4: (1.0, -3.0, 3.0), 5: (1.0, 0.0, 30.0), 6: (1.0, *length, pick([0.0, 1.0])), 7: (),
+        8: (pick([1, 3, -1]), pick([2, 900]), 1, pick([1, 90]), pick([0.5, 2.0]), 0.0, pick([0.0, 1.0])),
+    }  # fmt: skip
+    steps = []
+    for k in range(pick([0, 1, 2, 4])):
+        kind = pick([*range(9), 9])
+        steps.append((kind, k, numbers.get(kind, ()), mel if kind == 7 else None))
+    stored, channels = pick(range(6)), pick([0, 1, 2, 3])
+    result = (pick([1, 5, 40, 2**40]), pick([1, 2, 5]))
+    item, bits = pick([1, 2, 4]), pick([3, 10, 0])
+    program = kernels.SoundProgram(stored, channels, 8000, bits, steps, result, item, w.rng.random() < 0.3, 5)
+    payload = w.data()
+    size = 16 if stored == 3 else 8 if channels else 72
+    row = np.zeros(9, np.uint64)
+    row[:3] = (
+        pick([2, w.number() % 2**64, len(payload) // 4]),
+        pick([3, len(payload) // 4, w.number() % 2**64]),
+        pick([1, 2, 0]),
+    )
+    out = np.empty(min(program.row_bytes, 1 << 16), np.uint8)
+    program.run(payload, row.view(np.uint8)[:size], w.rng.randrange(2**64), w.rng.randrange(2**64), out)
+
+
+def use_texts(w: Wild) -> None:
+    """Dictionaries, texts, packed sequences, windows."""
+    pick, data = w.rng.choice, w.data()
+    raw = bytes(memoryview(data).cast("B")) if memoryview(data).nbytes else b""
+    header = b"\x37\xa4\x30\xec" if w.rng.random() < 0.5 else b""
+    dictionary = kernels.Dictionary(exact(header + raw))
+    attempt(lambda: kernels.train_dictionary([raw[i::7] for i in range(pick([0, 1, 5, 50]))], pick([0, 1, 256, 4096])))
+    packed = kernels.compress(raw, 3, pick([-7, 1, 3, 19]), dictionary)
+    attempt(lambda: kernels.decompress(exact(packed), 3, w.out(len(raw)), dictionary))
+    ends = np.sort(np.array([w.rng.randrange(-2, len(raw) + 3) for _ in range(pick([0, 1, 2, 9]))], np.int64))
+    attempt(lambda: kernels.decode_texts(exact(raw), pick([ends, ends[::-1].copy(), np.arange(len(raw) + 1)])))
+    lengths = np.array([w.rng.randrange(-1, 9) for _ in range(pick([0, 3, 20]))], np.int64)
+    attempt(
+        lambda: kernels.best_fit(lengths, pick([0, 7, 8, 2**63]), np.empty(len(lengths) + pick([0, 0, 0, 1]), np.int64))
+    )
+    rows, length = max(0, len(ends) - 1), pick([0, 1, 8, 8, 2**31, 2**63])
+    room = rows * length if length < 100 else 64
+    counts = np.array([pick([0, 1, 2, 2**31, 2**32 - 1, w.rng.randrange(9)]) for _ in range(2 * rows)], np.uint32)
+    out = [np.empty(room, np.int32) for _ in range(2)]
+    kernels_out = (np.empty(room, np.uint16), *out, np.empty(pick([0, 8, 4096]), np.int32))
+    pad = pick([np.zeros(1, np.uint16), np.zeros(0, np.uint16)])
+    attempt(lambda: kernels.unpack_sequences(exact(raw), ends, counts, length, pad, *kernels_out))
+    begin, end, size, step = (
+        pick([0, 1, 8, len(raw) // 2, len(raw), len(raw) + 1, 2**63, 2**64 - 1]) for _ in range(4)
+    )
+    windows = kernels.Payloads.windows(exact(raw), begin, end, size, step)
+    for row in (0, windows.rows - 1, windows.rows, 2**64 - 1):
+        attempt(lambda row=row: windows.read(max(0, row)))  # type: ignore[misc]
+    kernels.gather_fixed([windows], None, np.array([0, -1, windows.rows], np.int64), size, w.out(3 * min(size, 1000)))
 
 
 CALLS: list[Callable[[Wild], None]] = [
     use_table, use_payloads, use_keys, use_take, use_gather, use_gather, use_images, use_jpeg_parts, use_codecs,
     use_sums, use_placement, use_engine, use_engine, use_orders, use_pixels, use_pixels,
-    use_programs, use_programs,
+    use_programs, use_programs, use_conversions, use_sounds, use_sounds, use_texts,
+    use_texts,
 ]  # fmt: skip
 
 BAD_ARGUMENT = (ValueError, TypeError, IndexError, BufferError, OverflowError)

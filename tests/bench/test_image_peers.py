@@ -110,7 +110,7 @@ def test_every_peer_has_its_versions_pinned():
 def run(tmp_path, *arguments):
     environ = os.environ | {"FASTLOADER_BENCH_HOME": str(tmp_path)}
     environ.pop("FASTLOADER_BENCH_PEERS", None)
-    command = [sys.executable, str(ROOT / "bench" / "run.py"), "image", *arguments]
+    command = [sys.executable, str(ROOT / "bench" / "run.py"), "image/image", *arguments]
     return subprocess.run(command, env=environ, capture_output=True, text=True)
 
 
@@ -121,6 +121,13 @@ def test_without_environments_peers_are_left_out_and_named(tmp_path):
     assert left_out is not None, done.stdout
     assert {"dali", "ffcv", "litdata", "spdl", "streaming", "tfdata", "torch_pil"} <= set(left_out[1].split(", "))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("arguments", [("image/nothing",), ("nothing",), ("--save",)])
+def test_what_cant_be_run_is_refused(arguments, tmp_path):
+    done = run(tmp_path, *arguments)
+    assert done.returncode == 2
+    assert ("no such topic" in done.stderr) == (arguments != ("--save",))
 
 
 def test_an_unknown_peer_is_refused_before_anything_is_made(tmp_path):

@@ -12,6 +12,7 @@ from expression_model import plain
 from forking import forked
 
 import fastloader as fl
+from fastloader.dataset import threads
 from fastloader.dataset.threads import Tuned
 
 NUMBERS = fl.Dataset.range(40)
@@ -337,9 +338,32 @@ def test_auto_tries_again_after_a_while_and_stays_within_its_bound():
     assert tuned.calls == 3
 
 
+def test_auto_does_not_count_the_time_before_the_first_element():
+    now = [0.0]
+    tuned = Tuned(8, clock=lambda: now[0])
+    now[0] += 1000
+    for _ in range(Tuned.PROBE):
+        now[0] += 1.0
+        tuned.given(1.0)
+    assert tuned.calls == 2
+
+
 @BOTH
-def test_auto_tries_threads_and_options_bound_them(source):
+def test_auto_tries_threads_and_options_bound_them(source, monkeypatch):
     idents = set()
+
+    class Counted(Tuned):
+        """With an element a second, on any machine."""
+
+        def __init__(self, most):
+            self._now = 0.0
+            super().__init__(most, clock=lambda: self._now)
+
+        def given(self, waited):
+            self._now += 1.0
+            super().given(1.0)
+
+    monkeypatch.setattr(threads, "Tuned", Counted)
 
     def work(number):
         idents.add(threading.get_ident())

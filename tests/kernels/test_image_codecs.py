@@ -76,10 +76,18 @@ def test_jpeg_decodes_as_pillow_does(name, shape, options):
     assert difference.max() <= JPEG_TOLERANCE
 
 
-def test_cmyk_jpeg_is_refused():
-    data = saved(Image.new("CMYK", (8, 8)), "JPEG")
-    with pytest.raises(kernels.Failure, match="4 components"):
-        kernels.image_info(JPEG, data)
+@pytest.mark.parametrize("ycck", [False, True])
+@pytest.mark.parametrize("size", SIZES)
+def test_ink_is_read_as_rgb_as_pillow_converts_it(ycck, size):
+    data = saved(Image.fromarray(picture(*size, 4), "CMYK"), "JPEG", quality=95)
+    if ycck:  # the same numbers, taken for YCC and K
+        at = data.index(b"Adobe") + 11
+        data = data[:at] + b"\2" + data[at + 1 :]
+    image = Image.open(io.BytesIO(data))
+    assert image.mode == "CMYK"
+    assert kernels.image_info(JPEG, data) == (*size, 3, 8)
+    assert (decode(JPEG, data) == np.asarray(image.convert("RGB"))).all()
+    assert kernels.jpeg_index(data, 4)[1] == "it has neither one component nor three"
 
 
 def psnr(one: np.ndarray, other: np.ndarray) -> float:

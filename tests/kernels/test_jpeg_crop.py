@@ -260,11 +260,28 @@ def test_another_shape_than_the_stored_one_is_refused(wrong, index):
         decode_jpeg_box(WHOLE, index, wrong, (0, 0, 4, 4))
 
 
-def test_cmyk_and_twelve_bits_are_errors_that_say_so():
-    cmyk = io.BytesIO()
-    Image.new("CMYK", (96, 64)).save(cmyk, "JPEG")
-    with pytest.raises(kernels.Failure, match="4 components"):
-        decode_jpeg_box(cmyk.getvalue(), b"", SHAPE, (0, 0, 4, 4))
+@pytest.mark.parametrize("route", ["full", "partial", "automatic"])
+@pytest.mark.parametrize("subsampling", [0, 1, 2])
+@pytest.mark.parametrize("shrink", [1, 2, 8])
+def test_a_part_of_ink_is_what_the_whole_has_there(route, subsampling, shrink):
+    out = io.BytesIO()
+    ink = Image.fromarray(np.concatenate([photo(90, 130), photo(90, 130)[..., :1]], -1), "CMYK")
+    ink.save(out, "JPEG", quality=90, subsampling=subsampling)
+    data = out.getvalue()
+    shape = kernels.image_info(JPEG, data)
+    all_of_it = (0, 0, -(-130 // shrink), -(-90 // shrink))
+    full, _ = decode_jpeg_box(data, b"", shape, all_of_it, shrink=shrink, route="full")
+    if shrink == 1:
+        assert (full == np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))).all()
+    for box in ((0, 0, 3, 2), (5, 4, 7, 6), (all_of_it[2] - 9, all_of_it[3] - 8, 9, 8), all_of_it):
+        found, _ = decode_jpeg_box(data, b"", shape, box, shrink=shrink, route=route)
+        assert (found == cut(full, box)).all()
+        padded, _ = decode_jpeg_box(data, b"", shape, box, shrink=shrink, route=route, padded=True)
+        assert (padded[..., :3] == found).all()
+        assert (padded[..., 3] == 255).all()
+
+
+def test_twelve_bits_are_an_error_that_says_so():
     deep = bytearray(WHOLE)
     deep[WHOLE.index(b"\xff\xc0") + 4] = 12
     with pytest.raises(kernels.Failure, match="precision 12"):

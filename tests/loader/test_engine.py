@@ -1,11 +1,9 @@
 """The engine behind the loader: what it gives equals one by one, stays put, and survives what goes wrong."""
 
 import gc
-import hashlib
 import json
 import multiprocessing
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -15,42 +13,10 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from every_field import COUNT, FIELDS, fingerprint, sample
 
 import fastloader as fl
 from fastloader.testing import identical
-
-COUNT = 90
-FIELDS = {
-    "number": fl.IntField(),
-    "ratio": fl.FloatField(),
-    "fixed": fl.NDArrayField("float32", (5, 3)),
-    "varying": fl.NDArrayField("int16", (None, 2)),
-    "any": fl.NDArrayField("uint8"),
-    "blob": fl.BytesField(),
-    "tree": fl.JSONField(),
-    "photo": fl.JPEGImageField(),
-    "mask": fl.PNGImageField(),
-    "raw": fl.RawImageField(6, 4),
-}
-
-
-def sample(i, missing=False):
-    rng = np.random.default_rng(i)
-    values = {
-        "number": i,
-        "ratio": i / 7,
-        "fixed": rng.standard_normal((5, 3), np.float32),
-        "varying": rng.integers(-9, 9, (i % 4, 2)).astype(np.int16),
-        "any": rng.integers(0, 255, (i % 3,) * (i % 3)).astype(np.uint8),
-        "blob": rng.bytes(i * 37 % 501),
-        "tree": {"i": i, "list": [i] * (i % 5)},
-        "photo": rng.integers(0, 255, (16 + i % 2, 24, 3)).astype(np.uint8),
-        "mask": rng.integers(0, 2**16, (7, 5)).astype(np.uint16),
-        "raw": rng.integers(0, 255, (6, 4, 3)).astype(np.uint8),
-    }
-    if missing:
-        values[list(values)[i % len(values)]] = None
-    return values
 
 
 @pytest.fixture(
@@ -65,15 +31,6 @@ def path(request, tmp_path_factory):
     with fl.DatasetWriter(target, FIELDS, **options) as writer:
         writer.write_many(sample(i, missing) for i in range(COUNT))
     return target
-
-
-def fingerprint(batch):
-    parts = hashlib.sha256()
-    for name, value in batch.items():
-        parts.update(name.encode() + pickle.dumps(value, protocol=4) if isinstance(value, list) else b"")
-        if not isinstance(value, list):
-            parts.update(f"{value.dtype} {value.shape}".encode() + value.tobytes())
-    return parts.hexdigest()
 
 
 # The same as one by one, whoever makes it

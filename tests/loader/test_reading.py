@@ -10,9 +10,9 @@ from itertools import pairwise
 import numpy as np
 import psutil
 import pytest
+from every_field import COUNT, FIELDS, fingerprint, sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.loader.test_engine import COUNT, FIELDS, fingerprint, sample
 
 import fastloader as fl
 from fastloader import kernels

@@ -4,10 +4,13 @@ import json
 import math
 import os
 import pickle
+import random as random_module
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +18,7 @@ from hypothesis import strategies as st
 
 import fastloader as fl
 from fastloader import kernels, ops
-from fastloader.pipeline import PipelineError, compiler, jit
+from fastloader.pipeline import PipelineError, compiler, jit_random
 
 COUNT, SIDE = 12, 20
 PLACES = st.tuples(*[st.integers(0, 2**64 - 1)] * 3, st.integers(0, 2**32 - 1))
@@ -158,15 +161,15 @@ def test_without_numba_the_same_comes_from_python(dataset, monkeypatch):
 # Random numbers
 
 
-@jit.numba.njit
+@jit_random.numba.njit
 def compiled_draws(place, bound, whole, uniform, normal, words):
-    random = jit._seeded(place, words)
+    random = jit_random.seeded(place, words)
     for i in range(len(whole)):
         whole[i] = random.below(bound)
-    random = jit._seeded(place, words)
+    random = jit_random.seeded(place, words)
     for i in range(len(uniform)):
         uniform[i] = random.uniform()
-    random = jit._seeded(place, words)
+    random = jit_random.seeded(place, words)
     for i in range(len(normal)):
         normal[i] = random.normal()
 
@@ -215,7 +218,10 @@ def test_a_failure_names_operation_and_sample_and_follows_on_error(policy, way, 
         with pytest.raises(fl.OperationError, match="the operation stumbles failed") as caught:
             list(loader)
         assert (caught.value.sample, caught.value.field) == (5, "image")
-        assert ("too bright" in str(caught.value)) == (way is plain)
+        line = stumbles.function.__code__.co_firstlineno + 3
+        assert f"the operation stumbles failed in line {line} of test_custom.py: ValueError: too bright" in str(
+            caught.value
+        )
         return
     (batch,) = loader
     assert [bad["sample"] for bad in loader.stats()["bad"]] == [5, 10]
@@ -266,6 +272,81 @@ def sorts(image, random):
     image[1] = sorted([1, 2], key=str)[0]
 
 
+NUMBERS = [1, 2, 3]
+
+
+def listed(image, random):
+    image[0] = NUMBERS[1]
+
+
+def imports(image, random):
+    from PIL import Image
+
+    Image.fromarray(image)
+
+
+def generator(image, random):
+    image[0] = sum(x for x in range(3))
+
+
+def unset(image, random):
+    image[0] = later  # noqa: F821
+    later = 3  # noqa: F841
+
+
+def four_indices(image, random):
+    image[0, 0, 0, 0] = 1
+
+
+def by_axis(image, random):
+    image[0] = np.mean(image, axis=0)
+
+
+def text(image, random):
+    image[0] = "a"
+
+
+def formats(image, random):
+    image[0] = len(f"{image.shape[0]:03d}")
+
+
+def named_exception(image, random):
+    try:
+        image[0] = 1
+    except Exception as error:
+        image[0] = len(error.args)
+
+
+def sets_global(image, random):
+    global NUMBERS
+    NUMBERS = 3
+
+
+def counter():
+    count = 0
+
+    def counts(image, random):
+        nonlocal count
+        count += 1
+
+    return counts
+
+
+counts = counter()
+
+
+def listed_outside():
+    numbers = [1, 2]
+
+    def holds_a_list(image, random):
+        image[0] = numbers[0]
+
+    return holds_a_list
+
+
+holds_a_list = listed_outside()
+
+
 def manager(image, random):
     image[0] = 1
     with np.errstate(over="raise"):
@@ -281,6 +362,18 @@ def manager(image, random):
         (changing, 4, ""),
         (sorts, 2, ""),
         (manager, 2, ""),
+        (listed, 1, "NUMBERS comes from outside: give it as a tuple or an array"),
+        (holds_a_list, 1, "numbers comes from outside: give it as a tuple or an array"),
+        (imports, 1, "nothing can be imported here"),
+        (generator, 1, "a generator can't be used: put a list in [ ] in its place"),
+        (unset, 1, "later has no value here"),
+        (four_indices, 1, "4 indices for an array of 3 dimensions"),
+        (by_axis, 1, "mean takes no axis="),
+        (text, 1, "what is to be put there is of another type"),
+        (formats, 1, "text can't be formatted"),
+        (named_exception, 3, "an exception can be caught, but has no name"),
+        (sets_global, 2, "a global name can't be set"),
+        (counts, 2, "count belongs to the function around it and can't be set"),
     ],
 )
 def test_what_cant_be_compiled_is_shown_with_its_line(function, line, why, dataset):
@@ -300,9 +393,12 @@ def test_what_cant_be_compiled_is_shown_with_its_line(function, line, why, datas
     [
         (
             [ops.Resize((8, 8)), ops.Cast("float16"), sprinkle],
-            "a function of uint8 or float32 pixels, and gets float16",
+            "a function of bool, int8, .*, and gets float16",
         ),
-        ([ops.Resize((8, 8)), fold, ops.Cast("float16")], "behind a custom operation takes uint8 pixels"),
+        ([ops.Resize((8, 8)), fold, ops.HorizontalFlip()], "behind a custom operation takes uint8 pixels"),
+        ([ops.Resize((8, 8)), fold, ops.Cast("float16"), ops.Normalize(1, 2)], "gets float16: put it before Cast"),
+        ([four_channels, ops.Normalize((1, 2, 3), 4)], "has 3 numbers for 4 channels"),
+        ([four_channels, ops.Layout("CHW"), ops.Layout("HWC"), ops.Invert()], "behind a custom operation takes uint8"),
         (
             [ops.Resize((8, 8)), ops.Layout("CHW"), sprinkle, ops.HorizontalFlip()],
             "behind a custom operation takes uint8",
@@ -325,13 +421,107 @@ def test_images_of_many_sizes_need_a_crop_first(tmp_path):
         fl.DataLoader(fl.open(tmp_path / "x.fld"), pipelines={"image": [sprinkle]})
 
 
+def returns(image, random):
+    image[0] = 1
+    return image + 1
+
+
+def numpys(image, random):
+    image[0] = np.random.randint(3)
+
+
+def pythons(image, random):
+    image[0] = random_module.randrange(3)
+
+
+@pytest.mark.parametrize(
+    ("function", "line", "why"),
+    [
+        (returns, 2, "returns a value, which nobody takes: change the array that is given, or fill out"),
+        (numpys, 1, "draws numbers that differ from run to run"),
+        (pythons, 1, "draws numbers that differ from run to run"),
+    ],
+)
+def test_what_compiles_and_is_wrong_is_shown_with_its_line(function, line, why, dataset):
+    with pytest.raises(PipelineError) as caught:
+        fl.DataLoader(fl.open(dataset), pipelines={"image": [ops.custom(function)]})
+    number = function.__code__.co_firstlineno + line
+    assert f"--> {function.__name__}: line {number} of test_custom.py {why}" in str(caught.value)
+
+
+def test_a_value_that_is_returned_is_a_failure_in_python_too(dataset):
+    with pytest.raises(fl.OperationError, match="the operation returns returns a value, which nobody takes"):
+        load(dataset, [ops.custom(jit=False)(returns)])
+
+
+def lighter(value, by):
+    return min(value + by, 255)
+
+
+@ops.custom
+def calls_another(image, random):
+    image[0, 0, 0] = lighter(int(image[0, 0, 0]), 100)
+
+
+def test_plain_functions_can_be_called(dataset):
+    found = load(dataset, [calls_another])
+    assert (found == load(dataset, plain([calls_another]))).all()
+    assert found[:, 0, 0, 0].min() >= 100
+    assert lighter(200, 100) == 255
+
+
+def test_what_an_operation_leaves_out_is_zero(dataset):
+    @ops.custom(output=(4, 4, 3))
+    def hardly(image, out, random):
+        out[0, 0, 0] = 9
+
+    for jit in (True, False):
+        found = load(dataset, [replace(hardly, jit=jit)], num_workers=3)
+        assert found.sum() == 9 * COUNT
+
+
+def test_a_type_may_be_told_as_numpy_takes_it():
+    assert ops.custom(dtype=np.float32)(fold.function).dtype == "float32"
+    assert ops.custom(dtype="double")(fold.function).dtype == "float64"
+    assert ops.custom(output=[1, 2, 3])(fold.function).shape == (1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (lambda image, random, more=3: None, "and may have no other parameters"),
+        (lambda *both: None, "and may have no other parameters"),
+        (partial(lambda image, random: None), "a plain function can be compiled, not a partial; write one of image"),
+        (np.add, "not a ufunc"),
+        (jit_random.numba.njit(lambda image, random: None), "leave out its decorator"),
+        (sprinkle, "custom operation sprinkle: is one already"),
+        (7, "a function of image, random is needed, not a int"),
+    ],
+)
+def test_what_is_no_plain_function(function, why):
+    with pytest.raises(TypeError, match=why):
+        ops.custom(jit=True)(function)
+
+
+def test_generators_and_coroutines_are_no_operations():
+    def generates(image, random):
+        yield image
+
+    async def awaits(image, random):
+        pass
+
+    for function in (generates, awaits):
+        with pytest.raises(TypeError, match="is async or has a yield in it"):
+            ops.custom(function)
+
+
 def test_wrong_declarations():
     with pytest.raises(TypeError, match="called as fold\\(image, random\\), which it can't be"):
         ops.custom(fold.function)
     with pytest.raises(TypeError, match="called as sprinkle\\(image, out, random\\)"):
         ops.custom(output=(1, 1, 1))(sprinkle.function)
-    with pytest.raises(ValueError, match="dtype='int64': one of uint8, float32"):
-        ops.custom(dtype="int64")
+    with pytest.raises(ValueError, match="dtype='float16': one of bool, int8"):
+        ops.custom(dtype="float16")
 
 
 # Told, kept, sent
@@ -390,6 +580,11 @@ def test_compiled_code_is_kept_on_disk_between_runs(dataset, tmp_path):
         command = [sys.executable, tmp_path / "train.py", dataset]
         return json.loads(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
 
+    assert run() == [0, 1]
+    assert run() == [1, 0]
+    for index in tmp_path.rglob("*.nbi"):  # as another version left it: it names what is no longer there
+        version = pickle.dumps(numba.__version__, -1)
+        index.write_bytes(version + b"cfastloader.pipeline.jit\nGone\n.")
     assert run() == [0, 1]
     assert run() == [1, 0]
 

@@ -99,8 +99,14 @@ def test_each_operation_gives_what_pillow_does(op, dataset):
 def test_every_operation_has_a_case():
     cast = {"Cast", "Layout", "Normalize"}  # what the last step does
     crops = {"CenterCrop", "HorizontalFlip", "RandomResizedCrop", "Resize", "VerticalFlip"}  # in test_pipelines.py
-    described = {"BatchOp", "CustomOp", "LabelOp", "Numbers", "Op", "Pixels", "Random", "Step", "custom"}
-    elsewhere = {"CutMix", "LabelSmoothing", "Mixup", "OneHot", "Poison", "ReplaceLabel"}  # labels and whole batches
+    described = {
+        "ArrayOp", "BatchOp", "CustomOp", "Drawn", "LabelOp", "Named", "Numbers", "Op", "Pixels", "Random", "Step",
+        "custom",
+    }  # fmt: skip
+    elsewhere = {
+        "CutMix", "Follow", "Geometry", "LabelSmoothing", "Mixup", "OneHot", "Orient", "Poison", "ReplaceLabel", "Size",
+        "Views",
+    }  # fmt: skip
     assert set(ops.__all__) - cast - crops - described - elsewhere == {type(op).__name__ for op in CASES}
 
 

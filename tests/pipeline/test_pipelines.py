@@ -13,7 +13,8 @@ from PIL import Image
 
 import fastloader as fl
 from fastloader import kernels, ops
-from fastloader.pipeline import PipelineError
+from fastloader.fields import BY_TYPE_ID, register_type
+from fastloader.pipeline import PipelineError, compile_pipeline
 
 COUNT = 24
 BILINEAR = Image.Resampling.BILINEAR
@@ -27,11 +28,11 @@ def photo(i, size=None):
     return np.asarray(Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC))
 
 
-@pytest.fixture(scope="module", params=["jpeg", "plain jpeg", "png", "raw", "shards"])
+@pytest.fixture(scope="module", params=["jpeg", "plain jpeg", "png", "webp", "raw", "shards"])
 def dataset(request, tmp_path_factory):
     field = {
         "jpeg": fl.JPEGImageField(), "plain jpeg": fl.JPEGImageField(seekable=False), "png": fl.PNGImageField(),
-        "raw": fl.RawImageField(90, 120), "shards": fl.JPEGImageField(),
+        "webp": fl.WebPImageField(), "raw": fl.RawImageField(90, 120), "shards": fl.JPEGImageField(),
     }[request.param]  # fmt: skip
     size = (90, 120) if request.param == "raw" else None
     path = tmp_path_factory.mktemp("pipeline") / "x.fld"
@@ -222,7 +223,7 @@ def test_random_crops_reach_everywhere_and_padding_is_black(tmp_path):
         ([ops.Normalize(0, 1), ops.Resize((4, 4))], "takes uint8 pixels, and gets float32"),
         ([ops.Layout("CHW"), ops.CenterCrop(4)], "takes \\(height, width, channels\\), and gets CHW"),
         ([ops.Resize((30, 30)), ops.CenterCrop(40)], "takes 40 pixels of height, and gets 30"),
-        ([ops.Resize((30, 30)), ops.Cast("float16"), ops.Normalize(0, 1)], "takes uint8 pixels, and gets float16"),
+        ([ops.Resize((30, 30)), ops.Cast("float16"), ops.Normalize(0, 1)], "gets float16: put it before Cast"),
         ([ops.Resize((30, 30)), "flip"], "is no operation but a str"),
         ([ops.Resize((30, 30)), ops.Grayscale(), ops.Grayscale()], "takes 3 channels, and gets 1"),
     ],
@@ -243,6 +244,25 @@ def test_images_of_one_size_are_asked_for(tmp_path):
         fl.DataLoader(reader, pipelines={"i": [ops.Resize((4, 4))]})
     with pytest.raises(ValueError, match="pipelines for unknown fields nope"):
         fl.DataLoader(reader, pipelines={"nope": []})
+
+
+@pytest.mark.parametrize("side", [2**20 + 1, 2**32, 2**63])
+def test_raw_images_of_any_claimed_size_are_told(side):
+    with pytest.raises(PipelineError, match=f"images of 3x{side} pixels; a side has at most 1048576"):
+        compile_pipeline("image", fl.RawImageField(3, side), [ops.CenterCrop(2)], 0)
+
+
+def test_a_field_of_an_unknown_type_hinders_no_pipeline_of_another(tmp_path):
+    path = tmp_path / "x.fld"
+    other = register_type(640_010)(type("OtherField", (fl.BytesField,), {}))
+    with fl.DatasetWriter(path, {"image": fl.PNGImageField(), "other": other(), "n": fl.NDArrayField("u1")}) as writer:
+        writer.write_sample({"image": photo(1, (9, 9)), "other": b"", "n": np.zeros(3, np.uint8)})
+    del BY_TYPE_ID[640_010]
+    pipelines = {"image": [ops.CenterCrop(5)]}
+    (batch,) = fl.DataLoader(fl.open(path), 1, fields=["image", "n"], pipelines=pipelines, pad={"n": "longest"})
+    assert batch["image"].shape == (1, 5, 5, 3)
+    with pytest.raises(fl.UnknownTypeError, match="'other'"):
+        list(fl.DataLoader(fl.open(path), 1, pipelines=pipelines))
 
 
 @pytest.mark.parametrize("policy", ["raise", "skip", "replace"])
@@ -287,7 +307,7 @@ def test_explain_tells_every_step(dataset):
         (lambda: ops.RandomResizedCrop(8, filter="magic"), "filter='magic': one of nearest"),
         (lambda: ops.HorizontalFlip(1.5), "p=1.5: from 0 to 1"),
         (lambda: ops.Normalize(0, 0), "none of them 0"),
-        (lambda: ops.Normalize((1, 2), 3), "one number or three"),
+        (lambda: ops.Normalize((), 3), "one number, or one a channel"),
         (lambda: ops.Cast("int8"), "one of float16, bfloat16, float32"),
         (lambda: ops.Layout("WHC"), "'CHW' or 'HWC'"),
     ],

@@ -1,8 +1,8 @@
 """Makes the golden files in this folder: ``python tests/vectors/make.py``.
 
 Each vector is a function from a path to the samples it wrote there. Everything is computed from plain formulas. The
-JPEG and PNG files under ``images`` were drawn once and are stored as they are, because encoders differ between library
-versions; the same goes for compressed payloads, so ``compressed.fld`` is read by the tests but not compared.
+JPEG, PNG and WebP files under ``images`` were drawn once and are stored as they are, because encoders differ between
+library versions; the same goes for compressed payloads, so ``compressed.fld`` is read by the tests but not compared.
 """
 
 from __future__ import annotations
@@ -110,6 +110,19 @@ def images(path: Path) -> Samples:
     return samples
 
 
+def upright(path: Path) -> Samples:
+    """Files that say how they lie, in fields that turn them and in one that does not."""
+    kinds = {"jpeg": fl.JPEGImageField, "png": fl.PNGImageField, "webp": fl.WebPImageField}
+    files = {name: (IMAGES / "upright" / f"turn-right.{name}").read_bytes() for name in kinds}
+    files |= {"lying": files["webp"], "alpha": (IMAGES / "upright" / "alpha.webp").read_bytes()}
+    fields: dict[str, Any] = {name: kind(orient=True) for name, kind in kinds.items()}
+    fields |= {"lying": fl.WebPImageField(quality=50), "alpha": fl.WebPImageField(lossless=True, max_width=64)}
+    samples: Samples = [files, {name: None if name == "png" else file for name, file in files.items()}]
+    with fl.DatasetWriter(path, fields, PAGE) as writer:
+        writer.write_many(samples)
+    return samples
+
+
 def seekable(path: Path) -> Samples:
     """JPEG files with an index behind them, and a progressive one, which gets none."""
     samples: Samples = [{"jpeg": (IMAGES / name).read_bytes()} for name in SEEKABLE]
@@ -146,7 +159,7 @@ def shards(path: Path) -> Samples:
     return samples
 
 
-REPRODUCED: tuple[Callable[[Path], Samples], ...] = (tiny, basic, pages, images, seekable, shards)
+REPRODUCED: tuple[Callable[[Path], Samples], ...] = (tiny, basic, pages, images, upright, seekable, shards)
 """Those that today's writer must give again byte for byte."""
 VECTORS = (*REPRODUCED, compressed)
 
@@ -190,6 +203,12 @@ def draw() -> None:
     Image.fromarray(np.concatenate([rgb, alpha], -1)).save(IMAGES / "3-rgba.png")
     Image.fromarray(gray.astype(np.uint16) * 257).save(IMAGES / "4-gray-16.png")
     Image.fromarray(rgb).quantize(8).save(IMAGES / "5-palette.png")
+    (IMAGES / "upright").mkdir(exist_ok=True)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for name, options in {"jpeg": {"quality": 90}, "png": {}, "webp": {"quality": 90}}.items():
+        Image.fromarray(rgb).save(IMAGES / "upright" / f"turn-right.{name}", exif=exif, **options)
+    Image.fromarray(np.concatenate([rgb, alpha], -1)).save(IMAGES / "upright" / "alpha.webp", lossless=True)
 
 
 def expected(samples: Samples) -> list[dict[str, Any]]:

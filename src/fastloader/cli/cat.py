@@ -23,7 +23,10 @@ class _CatCommand(click.Command):
     """Takes ``-1`` for the last sample, not for an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """No option here takes a value, so all of them may go first and everything else behind a ``--``."""
+        """All options may go first and everything else behind a ``--``; the one that takes a value is joined to it."""
+        if "--tokenizer" in args[:-1]:
+            at = args.index("--tokenizer")
+            args = [*args[:at], f"--tokenizer={args[at + 1]}", *args[at + 2 :]]
         end = args.index("--") if "--" in args else len(args)
         options = [arg for arg in args[:end] if arg.startswith("-") and not _NUMBER.fullmatch(arg)]
         others = [arg for arg in args[:end] if arg not in options]
@@ -37,8 +40,14 @@ class _CatCommand(click.Command):
 @click.option("--key", "is_key", is_flag=True, help="SAMPLE is a key even if it looks like a number.")
 @click.option("--npy", is_flag=True, help="Write the decoded value as .npy; needs FIELD.")
 @click.option("--json", "as_json", is_flag=True, help="Print the sample as one JSON object; without FIELD.")
+@click.option(
+    "--tokenizer", metavar="FILE|NAME", help="Show tokens as text too: a tokenizer's file, or tiktoken's name."
+)
 @click.option("--force", is_flag=True, help="Write binary data even to a terminal; needs FIELD.")
-def command(dataset: Path, sample: str, field: str | None, is_key: bool, npy: bool, as_json: bool, force: bool) -> None:
+def command(
+    dataset: Path, sample: str, field: str | None, is_key: bool, npy: bool, as_json: bool, tokenizer: str | None,
+    force: bool,
+) -> None:  # fmt: skip
     """Show a SAMPLE, or write one FIELD of it.
 
     SAMPLE is a number (-1 is the last) or a key. A JPEG comes out as a JPEG, a number as a line of text.
@@ -47,6 +56,8 @@ def command(dataset: Path, sample: str, field: str | None, is_key: bool, npy: bo
         raise click.UsageError("--npy and --force need a FIELD")
     if field is not None and as_json:
         raise click.UsageError("--json shows a whole sample; leave out FIELD")
+    if field is not None and tokenizer is not None:
+        raise click.UsageError("--tokenizer is for a whole sample; leave out FIELD")
     from fastloader.reader import DatasetReader
 
     with DatasetReader(existing(dataset)) as reader:
@@ -54,7 +65,7 @@ def command(dataset: Path, sample: str, field: str | None, is_key: bool, npy: bo
         if field is not None:
             _write_value(reader, number, field, npy, force)
         else:
-            _show_sample(reader, number, as_json)
+            _show_sample(reader, number, as_json, tokenizer)
 
 
 def _find(reader: DatasetReader, sample: str, is_key: bool) -> int:
@@ -92,6 +103,12 @@ def _as_npy(value: Any, name: str) -> bytes:
 
     import numpy as np
 
+    from fastloader.fields import Video
+
+    if hasattr(value, "decode") and hasattr(value, "sample_rate"):  # a sound file
+        value = value.decode()
+    if isinstance(value, Video):
+        value = value.frames()
     if not isinstance(value, np.ndarray | np.generic | int | float):
         raise click.UsageError(f"field {printable(name)!r} holds {type(value).__name__}, no array; leave out --npy")
     file = io.BytesIO()
@@ -99,14 +116,14 @@ def _as_npy(value: Any, name: str) -> bytes:
     return file.getvalue()
 
 
-def _show_sample(reader: DatasetReader, sample: int, as_json: bool) -> None:
+def _show_sample(reader: DatasetReader, sample: int, as_json: bool, tokenizer: str | None) -> None:
     from fastloader.cli import show
     from fastloader.cli.glance import columns_of
 
     columns = columns_of(reader.dataset)
     key = reader.key_of(sample) if reader.has_keys else None
     troubles: list[FormatError] = []
-    facts = {column.name: _look(reader, sample, column, troubles) for column in columns}
+    facts = {column.name: _look(reader, sample, column, troubles, tokenizer) for column in columns}
     if as_json:
         fields = {name: show.for_json(told) for name, told in facts.items()}
         say(to_json({"sample": sample} | ({} if key is None else {"key": key}) | {"fields": fields}))
@@ -124,12 +141,14 @@ def _show_sample(reader: DatasetReader, sample: int, as_json: bool) -> None:
         click.get_current_context().exit(max(map(status_of, troubles)))
 
 
-def _look(reader: DatasetReader, sample: int, column: ColumnView, troubles: list[FormatError]) -> Any:
+def _look(
+    reader: DatasetReader, sample: int, column: ColumnView, troubles: list[FormatError], tokenizer: str | None
+) -> Any:
     """Facts about a value; where it can't be read, that is a fact too, and the other fields are still shown."""
     from fastloader.cli import show
 
     try:
-        return show.look(reader, sample, column)
+        return show.look(reader, sample, column, tokenizer)
     except FormatError as error:
         troubles.append(error)
         return {"error": error.message}

@@ -8,11 +8,31 @@ from typing import Any
 import numpy as np
 
 from fastloader import kernels
-from fastloader.cli.output import printable
+from fastloader.cli.output import count, printable
 from fastloader.errors import FormatError, KeyNotFoundError, UnknownTypeError
-from fastloader.fields import Field, FloatField, IntField, JPEGImageField, NDArrayField, PNGImageField, RawImageField
+from fastloader.fields import (
+    AudioCompressedField,
+    AudioTokensField,
+    AudioWaveformField,
+    EmbeddingField,
+    Field,
+    FloatField,
+    ImageFileField,
+    IntField,
+    ListField,
+    NDArrayField,
+    OpticalFlowField,
+    PackedTextField,
+    RawImageField,
+    SpectrogramField,
+    VideoCompressedField,
+    VideoFramesField,
+)
+from fastloader.fields.sound_files import CODECS
 from fastloader.formats.fld import Dataset, FldFile, explain
 from fastloader.types import FIRST_USER_TYPE, format_size
+
+_PICTURES = (RawImageField, ImageFileField, VideoCompressedField, VideoFramesField)
 
 Facts = dict[str, Any]
 """Names and JSON values."""
@@ -39,8 +59,13 @@ class ColumnView:
 
     @property
     def is_image(self) -> bool:
-        """Whether values are pictures, stored as our own fields store them."""
-        return _is_ours(self.field) and isinstance(self.field, RawImageField | JPEGImageField | PNGImageField)
+        """Whether values are pictures or videos, stored as our own fields store them."""
+        return _is_ours(self.field) and isinstance(self.field, _PICTURES)
+
+    @property
+    def is_sound_file(self) -> bool:
+        """Whether values are encoded sounds, stored as our own field stores them."""
+        return _is_ours(self.field) and isinstance(self.field, AudioCompressedField)
 
     def glance(self, file: FldFile, row: int, sample: int) -> Facts | None:
         """Facts about one value; ``None`` where it is missing."""
@@ -81,12 +106,51 @@ def _described(field: Field, metadata: Any) -> Facts:
         return {"value": metadata["value"].item()}
     if isinstance(field, RawImageField):
         return _image(*field.shape, np.dtype(field.dtype).name)
-    if isinstance(field, JPEGImageField | PNGImageField):
+    if isinstance(field, ImageFileField):
         height, width, channels, bits = (int(number) for number in metadata.tolist())
         return _image(height, width, channels, "uint16" if bits == 16 else "uint8")
+    if isinstance(field, VideoCompressedField):
+        facts = _image(int(metadata["height"]), int(metadata["width"]), 3, "uint8")
+        seconds, codec = metadata["duration"].item(), metadata["codec"].decode("ascii", "replace")
+        return facts | {"frames": int(metadata["frames"]), "seconds": seconds, "codec": codec}
+    if isinstance(field, VideoFramesField):
+        height, width, channels, frames = (int(number) for number in metadata.tolist())
+        facts = _image(height, width, channels, "uint8")
+        return facts | {"frames": frames, "seconds": frames / field.fps, "codec": field.format}
+    if isinstance(field, OpticalFlowField):
+        pairs, height, width, ndim = (int(number) for number in metadata.tolist())
+        return {"dtype": "float32", "shape": [pairs, height, width, 2][4 - ndim :]}
     if isinstance(field, NDArrayField):
         return {"dtype": str(field.np_dtype), "shape": list(field.shape_of(metadata))}
-    return {}
+    if isinstance(field, EmbeddingField):
+        return {"dtype": field.dtype, "shape": [field.dim]}
+    if isinstance(field, PackedTextField):
+        return {"documents": int(metadata["documents"]), "tokens": int(metadata["tokens"]), "seq_len": field.seq_len}
+    if isinstance(field, ListField):
+        arrays = field.array
+        shape = None if arrays is None else list(arrays.shape_of(metadata))
+        return (
+            {"elements": int(metadata["count"])} if arrays is None else {"dtype": str(arrays.np_dtype), "shape": shape}
+        )
+    return _sound(field, metadata)
+
+
+def _sound(field: Field, metadata: Any) -> Facts:
+    """Of sounds, how long they are; nothing of other fields."""
+    if isinstance(field, AudioCompressedField):
+        frames, rate, channels, codec, _ = metadata.tolist()
+        name = CODECS[codec] if codec < len(CODECS) else f"codec {codec}"
+        seconds = frames / rate if rate else 0.0
+        return {"seconds": seconds, "sample_rate": rate, "channels": channels, "codec": name}
+    if isinstance(field, AudioTokensField):
+        return {"dtype": field.dtype.name, "shape": [field.codebooks, int(metadata["frames"])]}
+    if not isinstance(field, AudioWaveformField | SpectrogramField):
+        return {}
+    shape = list(field.array.shape_of(metadata))
+    facts: Facts = {"dtype": field.dtype, "shape": shape}
+    if isinstance(field, AudioWaveformField) and shape:
+        facts |= {"seconds": shape[0] / field.sample_rate, "sample_rate": field.sample_rate}
+    return facts
 
 
 def _image(height: int, width: int, channels: int, dtype: str) -> Facts:
@@ -99,11 +163,21 @@ def phrase(facts: Facts | None) -> str:
         return "missing"
     if "value" in facts:
         return str(facts["value"])
+    if "sample_rate" in facts:
+        channels = facts.get("channels", facts["shape"][1] if len(facts.get("shape", ())) == 2 else 1)
+        sound = "mono" if channels == 1 else "stereo" if channels == 2 else f"{channels} channels"
+        return f"{facts['seconds']:.3f} s {facts.get('codec', facts.get('dtype'))} {facts['sample_rate']} Hz {sound}"
     if "height" in facts:
         pixels = f"{facts['height']}x{facts['width']}x{facts['channels']}"
+        if "frames" in facts:
+            return printable(f"{facts['frames']} frames of {pixels}, {facts['seconds']:.2f} s, {facts['codec']}")
         return pixels if facts["dtype"] == "uint8" else f"{pixels} {facts['dtype']}"
     if "shape" in facts:
         return printable(f"{facts['dtype']}[{','.join(map(str, facts['shape']))}]")
+    if "documents" in facts:
+        return f"{count(facts['documents'], 'document')}, {facts['tokens']} of {facts['seq_len']} tokens"
+    if "elements" in facts:
+        return count(facts["elements"], "element")
     said = [f"{name}={value!r}" for name, value in facts.get("metadata", {}).items()]
     said += [format_size(facts["bytes"])] if "bytes" in facts else []
     return printable(" ".join(said)) or "?"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,7 +24,11 @@ _ROWS = 65536
 
 @dataclass(slots=True)
 class FieldInfo:
-    """One field. ``missing``, ``stored_bytes`` and ``raw_bytes`` are ``None`` where they were not summed up."""
+    """One field. ``missing``, ``stored_bytes`` and ``raw_bytes`` are ``None`` where they were not summed up.
+
+    ``notes``: ``dictionary_bytes`` of the largest dictionary of a file; ``tokens`` and ``documents`` of packed text,
+    and the ``efficiency``, the share of sequences that is no padding; ``tokens`` of a stream.
+    """
 
     name: str
     type: str
@@ -36,6 +40,7 @@ class FieldInfo:
     missing: int | None
     stored_bytes: int | None
     raw_bytes: int | None
+    notes: dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -65,6 +70,8 @@ class _Sums:
     missing: int = 0
     stored: int = 0
     raw: int = 0
+    documents: int = 0
+    tokens: int = 0
 
 
 @click.command("info")
@@ -138,7 +145,26 @@ def _describe_field(column: ColumnView, files: list[FldFile], sums: _Sums | None
         missing=None if sums is None else sums.missing,
         stored_bytes=stored,
         raw_bytes=raw,
+        notes=_notes(column, files, sums),
     )
+
+
+def _notes(column: ColumnView, files: list[FldFile], sums: _Sums | None) -> dict[str, Any]:
+    from fastloader.fields import PackedTextField, TokenStreamField
+    from fastloader.formats.fld.layout import Kind
+
+    notes: dict[str, Any] = {}
+    learned = [file.directory[Kind.DICTIONARY, column.number].size for file in files
+               if (Kind.DICTIONARY, column.number) in file.directory]  # fmt: skip
+    if learned:
+        notes["dictionary_bytes"] = max(learned)
+    if isinstance(column.field, TokenStreamField):
+        sizes = (file.directory.get((Kind.TOKENS, column.number)) for file in files)
+        notes["tokens"] = sum(entry.size for entry in sizes if entry is not None) // column.field.dtype.itemsize
+    if isinstance(column.field, PackedTextField) and sums is not None:
+        room = column.field.seq_len * (sum(file.num_samples for file in files) - sums.missing)
+        notes |= {"documents": sums.documents, "tokens": sums.tokens, "efficiency": sums.tokens / room if room else 1.0}
+    return notes
 
 
 def _type_name(column: ColumnView) -> str:
@@ -173,6 +199,7 @@ def _sum_up(dataset: Dataset) -> list[_Sums]:
     from fastloader import kernels
     from fastloader.formats.fld import explain
     from fastloader.progress import progress
+    from fastloader.types import TypeId
 
     sums = [_Sums() for _ in dataset.descriptors]
     with progress("summing up", dataset.num_samples * len(sums)) as advance:
@@ -184,6 +211,8 @@ def _sum_up(dataset: Dataset) -> list[_Sums]:
                     for begin in range(0, file.num_samples, _ROWS):
                         count = min(_ROWS, file.num_samples - begin)
                         _add_extents(file, number, begin, count, total)
+                        if file.descriptors[number].type_id == TypeId.TEXT_PACKED:
+                            _add_tokens(file, number, begin, count, total)
                         advance(count)
                 except kernels.Failure as failure:
                     raise explain(failure, file.path, None, dataset.names[number]) from failure
@@ -200,6 +229,18 @@ def _add_extents(file: FldFile, number: int, begin: int, count: int, total: _Sum
         extents = np.frombuffer(table.row(begin, count), EXTENT)
         total.stored += int(extents["size"].sum())
         total.raw += int(extents["raw_size"].sum())
+
+
+def _add_tokens(file: FldFile, number: int, begin: int, count: int, total: _Sums) -> None:
+    import numpy as np
+
+    from fastloader.formats.fld.layout import Kind
+
+    table = file.table(Kind.METADATA, number)
+    if table is not None:
+        numbers = np.frombuffer(table.row(begin, count), "<u4").reshape(count, -1)
+        total.documents += int(numbers[:, 0].sum(dtype=np.int64))
+        total.tokens += int(numbers[:, 1].sum(dtype=np.int64))
 
 
 def _add_missing(file: FldFile, number: int, total: _Sums) -> None:
@@ -256,3 +297,11 @@ def _show_fields(fields: list[FieldInfo]) -> None:
         ))  # fmt: skip
     titles = ("field", "type", "id", "missing", "compression", "stored", "raw", "options")
     say_table(titles, rows, right=("id", "stored", "raw"))
+    for field in fields:
+        if field.notes:
+            told = (f"{name} {_said(name, value)}" for name, value in field.notes.items())
+            say(f"  {printable(field.name)}: {', '.join(told)}")
+
+
+def _said(name: str, value: Any) -> str:
+    return f"{value:.2%}" if name == "efficiency" else f"{value:,}"

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastloader.cli.glance import ColumnView, Facts, phrase
 from fastloader.cli.output import as_text, printable
+from fastloader.fields import DictField, ListField, PackedTextField, TextField, TokenizedTextField
 from fastloader.reader import DatasetReader
 from fastloader.types import format_size
 
@@ -19,8 +20,11 @@ SHOWN_BYTES = 32
 SHOWN_NUMBERS = 8
 
 
-def look(reader: DatasetReader, sample: int, column: ColumnView) -> Facts | None:
-    """Facts about one value, read and checked; ``None`` where it is missing."""
+def look(reader: DatasetReader, sample: int, column: ColumnView, tokenizer: str | None = None) -> Facts | None:
+    """Facts about one value, read and checked; ``None`` where it is missing.
+
+    Tokens are told as text too, by the tokenizer that is stored with them or else by ``tokenizer``.
+    """
     shard, row = reader.dataset.where(sample)
     facts = column.glance(reader.dataset.file(shard), row, sample)
     if facts is None:
@@ -31,15 +35,47 @@ def look(reader: DatasetReader, sample: int, column: ColumnView) -> Facts | None
         facts["type_id"] = column.descriptor.type_id
         payload = reader.read_payload(sample, column.name) if column.descriptor.has_payload else None
         return facts | _bytes_facts(bytes(payload or b""))
-    if column.is_image:
+    if column.is_image or column.is_sound_file:
         payload = reader.read_payload(sample, column.name)  # checked; decoding is for those who want the pixels
         return facts | {"bytes": len(payload or b"")}
     value = reader.read_sample(sample, [column.name])[column.name]
+    if isinstance(column.field, TextField):
+        return facts | _bytes_facts(value.encode())
+    if isinstance(column.field, TokenizedTextField):
+        return facts | _array_facts(value) | _text_of(column.field, value, tokenizer)
+    if isinstance(column.field, PackedTextField):
+        lengths = np.bincount(value["document_ids"][value["document_ids"] >= 0])
+        return facts | {"lengths": lengths.tolist(), "first": value["tokens"][: facts["tokens"]][:SHOWN_NUMBERS]}
+    if isinstance(column.field, ListField | DictField) and not isinstance(value, np.ndarray):
+        return facts | {"value": _plain(value)}
     if isinstance(value, np.ndarray):
         return facts | _array_facts(value)
     if isinstance(value, bytes):
         return facts | _bytes_facts(value)
     return facts | {"value": value.item() if isinstance(value, np.generic) else value}
+
+
+def _text_of(field: TokenizedTextField, tokens: NDArray[Any], tokenizer: str | None) -> Facts:
+    if tokenizer is not None and not field.embedded:
+        return {"text": field.with_tokenizer(tokenizer).decode(tokens)}
+    try:
+        return {"text": field.decode(tokens)} if field.embedded else {}
+    except ModuleNotFoundError as error:  # the tokens are there all the same
+        return {"text": f"({error})"}
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can say: arrays by what is in them."""
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    if isinstance(value, bytes):
+        text = as_text(value)
+        return f"{format_size(len(value))}: {value[:SHOWN_BYTES].hex(' ')}" if text is None else text
+    if isinstance(value, np.ndarray):
+        return _array_line(_array_facts(value)) if value.size > SHOWN_NUMBERS else value.tolist()
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _bytes_facts(data: bytes) -> Facts:
@@ -78,8 +114,14 @@ def lines(facts: Facts | None) -> list[str]:
     if "data" in facts:
         unregistered = [f"type {facts['type_id']} is not registered"] if "type_id" in facts else []
         return [*unregistered, *_data_lines(facts["data"])]
+    if "lengths" in facts:
+        return [
+            f"{phrase(facts)} ({facts['tokens'] / facts['seq_len']:.0%})",
+            _few("documents of", facts["lengths"], len(facts["lengths"])),
+            _few("tokens", facts["first"].tolist(), facts["tokens"]),
+        ]
     if "first" in facts:
-        return [_array_line(facts)]
+        return [_array_line(facts), *(_clipped(facts["text"]) if facts.get("text") else [])]
     if "value" in facts:
         return _clipped(_pretty(facts["value"]))
     return [f"{phrase(facts)}, {format_size(facts['bytes'])}"]
@@ -115,6 +157,11 @@ def _array_line(facts: Facts) -> str:
         values.append("...")
     span = f"min {_short(facts['min'])}, max {_short(facts['max'])}, " if "min" in facts else ""
     return printable(f"{phrase(facts)}  {span}[{', '.join(values)}]")
+
+
+def _few(what: str, numbers: list[int], of: int) -> str:
+    said = [str(number) for number in numbers[:SHOWN_NUMBERS]]
+    return f"{what} [{', '.join([*said, *(['...'] if of > len(said) else [])])}]"
 
 
 def _short(value: Any) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from fastloader.dataset.base import Cursor, IterNode, MapNode, Node, Place, Run
-from fastloader.dataset.indexing import Group, IndexNode, Positions, Segment
+from fastloader.dataset.indexing import SameNode
 from fastloader.dataset.settings import Settings
 from fastloader.dataset.threads import AUTO_AHEAD, Ahead
 
@@ -21,10 +18,9 @@ def _where(depth: Depth) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class MapPrefetch(IndexNode):
+class MapPrefetch(SameNode):
     """The same elements at the same positions; a pass over them is run ahead."""
 
-    transparent = True
     parent: MapNode
     depth: Depth
 
@@ -45,18 +41,6 @@ class MapPrefetch(IndexNode):
     def under(self, run: Run) -> Run:
         """The native engine is told how far to go ahead."""
         return run if self.depth == "auto" else run.under(Settings(ahead=self.depth))
-
-    def down(self, run: Run, epoch: int, positions: Positions) -> Iterator[Group]:
-        """The same positions."""
-        yield Group(np.arange(len(positions)), self.parent, self.under(run), epoch, positions)
-
-    def stretches(self) -> bool:
-        """All is as it was."""
-        return True
-
-    def segments(self, run: Run, epoch: int, start: int) -> Iterator[Segment]:
-        """One."""
-        yield Segment(self.parent, epoch, start, None, 0)
 
     def flows(self, run: Run) -> bool:
         """Always."""

@@ -84,6 +84,8 @@ def _values(field: Field, batch: Any) -> list[Any] | None:
     """A field's part of a batch as single values; ``None`` where it does not tell what they were."""
     if isinstance(batch, list):
         return batch
+    if isinstance(batch, dict):
+        return None
     missing = None
     if isinstance(batch, np.ma.MaskedArray):
         missing = np.ascontiguousarray(np.ma.getmaskarray(batch)).view(np.bool_).reshape(len(batch), -1)[:, 0].tolist()

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastloader import kernels
 from fastloader.dataset.base import MapNode, Reach, Run
-from fastloader.dataset.indexing import Group, IndexNode, Positions, Segment
+from fastloader.dataset.indexing import Group, IndexNode, Positions, SameNode, Segment
 from fastloader.dataset.settings import Settings
 from fastloader.samplers.hashing import Stream, fold
 
@@ -235,10 +235,9 @@ class Concat(IndexNode):
 
 
 @dataclass(frozen=True, eq=False)
-class MapOptions(IndexNode):
+class MapOptions(SameNode):
     """Settings for everything beneath."""
 
-    transparent = True
     parent: MapNode
     settings: Settings
 
@@ -257,15 +256,3 @@ class MapOptions(IndexNode):
     def signature(self, run: Run) -> str:
         """That of what is beneath, under the settings."""
         return super().signature(self.under(run))
-
-    def down(self, run: Run, epoch: int, positions: Positions) -> Iterator[Group]:
-        """The same positions."""
-        yield Group(np.arange(len(positions)), self.parent, self.under(run), epoch, positions)
-
-    def stretches(self) -> bool:
-        """All is as it was."""
-        return True
-
-    def segments(self, run: Run, epoch: int, start: int) -> Iterator[Segment]:
-        """One."""
-        yield Segment(self.parent, epoch, start, None, 0)

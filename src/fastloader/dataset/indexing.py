@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.dataset.base import Cursor, MapNode, Node, Reach, Run, Skipped
+from fastloader.dataset.base import Cursor, MapNode, Node, Reach, Run
 from fastloader.dataset.threads import InOrder, width_of
 
 Positions = NDArray[np.int64]
@@ -83,6 +83,25 @@ class IndexNode(MapNode):
         """One stretch after the other."""
         run = self.under(run)
         return Stretches(run, self.segments(run, epoch, start), start)
+
+
+class SameNode(IndexNode):
+    """A step that leaves all positions as they are."""
+
+    parent: MapNode
+    transparent = True
+
+    def down(self, run: Run, epoch: int, positions: Positions) -> Iterator[Group]:
+        """The same positions."""
+        yield Group(np.arange(len(positions)), self.parent, self.under(run), epoch, positions)
+
+    def stretches(self) -> bool:
+        """All is as it was."""
+        return True
+
+    def segments(self, run: Run, epoch: int, start: int) -> Iterator[Segment]:
+        """One."""
+        yield Segment(self.parent, epoch, start, None, 0)
 
 
 def widest(found: Iterable[Reach]) -> Reach:
@@ -164,14 +183,8 @@ class OneByOne(Cursor):
         return make, self._next
 
     def __next__(self) -> Any:
-        while True:
-            try:
-                value, place = self._calls.next()
-            except Skipped as skipped:
-                self._run.stats.skip(skipped.error)
-                continue
-            self.place = place
-            return value
+        value, self.place = self._calls.next_good(self._run)
+        return value
 
     def close(self, wait: bool = True) -> None:
         """End the threads."""

@@ -14,6 +14,7 @@ from fastloader.dataset.base import Cursor, Node, Place
 from fastloader.dataset.running import new_run
 from fastloader.samplers import StateError
 from fastloader.samplers.checks import checksum, whole
+from fastloader.samplers.position import check_state
 
 VERSION = 1
 LONGEST = 240
@@ -95,16 +96,7 @@ class DatasetIterator(Iterator[Any]):
         return text if len(text) <= LONGEST else f"{text[: LONGEST - 20]}... {_short(text)}"
 
     def _checked(self, state: Mapping[str, Any]) -> tuple[int, Place]:
-        if not isinstance(state, Mapping):
-            raise StateError(f"a state is a dictionary, not a {type(state).__name__}")
-        missing = {"version", "expression", "epoch", "place"} - set(state)
-        if missing:
-            raise StateError(f"the state has no {', '.join(sorted(missing))}", hint="give what state_dict() returned")
-        if state["version"] != VERSION:
-            raise StateError(
-                f"the state has version {state['version']!r}; this fastloader reads {VERSION}",
-                hint="load it with the version that saved it, or pip install -U fastloader",
-            )
+        check_state(state, {"expression", "epoch", "place"}, VERSION)
         here = self._expression()
         if state["expression"] != here:
             raise StateError(

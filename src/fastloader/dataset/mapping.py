@@ -154,14 +154,8 @@ class Mapped(Over):
         return (self._number - 1, element), (self._number, self.up.place)
 
     def __next__(self) -> Any:
-        while True:
-            try:
-                value, place = self._calls.next()
-            except Skipped as skipped:
-                self._run.stats.skip(skipped.error)
-                continue
-            self.place = place
-            return value
+        value, self.place = self._calls.next_good(self._run)
+        return value
 
     def close(self, wait: bool = True) -> None:
         """End the threads, then what is beneath."""

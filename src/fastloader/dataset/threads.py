@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Literal
 
-from fastloader.dataset.base import Cursor, Over, Parallel, Place
+from fastloader.dataset.base import Cursor, Over, Parallel, Place, Run, Skipped
 
 AUTO_AHEAD = (2, 16)
 """Elements made ahead by "auto": at first, and at most."""
@@ -50,6 +50,7 @@ class Tuned:
         self._clock = clock
         self._best = (0.0, 0)
         self._resting = 0
+        self._began = 0.0
         self._begin()
 
     @property
@@ -60,10 +61,11 @@ class Tuned:
     def _begin(self) -> None:
         self._count = 0
         self._waited = 0.0
-        self._began = self._clock()
 
     def given(self, waited: float) -> None:
         """An element was given after this many seconds of waiting."""
+        if not self._count:
+            self._began = self._clock() - waited  # what came before the first was asked for is no work of ours
         self._count += 1
         self._waited += waited
         if self._count < max(self.PROBE, 2 * self.calls):
@@ -130,6 +132,14 @@ class InOrder:
             result = future.result()
         self._width.given(time.perf_counter() - began)
         return result, place
+
+    def next_good(self, run: Run) -> tuple[Any, Place]:
+        """The next that is not left out; those that are get counted."""
+        while True:
+            try:
+                return self.next()
+            except Skipped as skipped:
+                run.stats.skip(skipped.error)
 
     def _fill(self) -> None:
         """Keep the threads busy. What went wrong on the way comes behind the elements before it."""

@@ -11,10 +11,11 @@ See ``examples/custom_field.py``.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from math import prod
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
@@ -22,6 +23,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_c
 import numpy as np
 from numpy.typing import NDArray
 
+from fastloader import kernels
+from fastloader.errors import DecodeError, FormatError
 from fastloader.types import Buffer, stack
 
 NO_METADATA = np.dtype([])
@@ -47,8 +50,41 @@ class EncodedColumn(NamedTuple):
     payloads: Sequence[bytes] = ()
 
 
+class Lazy:
+    """A value that is decoded when it is asked for. What goes wrong then still names file, sample and field."""
+
+    def __init__(self) -> None:
+        self.place: tuple[str, int, str] | None = None
+
+    def locate(self, path: object, sample: int, field: str) -> None:
+        """Where the value comes from; whoever reads it says so."""
+        self.place = (str(path), sample, field)
+
+    @contextlib.contextmanager
+    def blamed(self) -> Iterator[None]:
+        """Name that place in what goes wrong inside."""
+        try:
+            yield
+        except (kernels.Failure, FormatError) as error:
+            known = DecodeError(error.args[1]) if isinstance(error, kernels.Failure) else error
+            if self.place is not None and known.sample is None:
+                known.path, known.sample, known.field = self.place
+                known.hint = known.hint or f'run "fastloader verify --decode {known.path}"'
+            if known is error:
+                raise
+            raise known from error
+
+
 class Decoder:
     """Turns one sample's metadata row and payload back into a value."""
+
+    supports_jit: ClassVar[bool] = False
+    """Whether the loader may compile it: it is a ``RowDecoder``, then."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.supports_jit and not hasattr(cls, "row_function"):
+            raise TypeError(f"{cls.__name__}: supports_jit is for decoders with a row function: make it a RowDecoder")
 
     def __init__(self, field: Field) -> None:
         self.field = field
@@ -107,7 +143,7 @@ class Plan:
     """What the native part does for a field before its decoder sees a batch.
 
     ``rows``: nothing but its metadata rows; ``fixed``: payloads of ``row_bytes`` each; ``ragged``: payloads of any
-    size; ``image``: payloads decoded as images of a kind (``kernels.JPEG`` or ``kernels.PNG``).
+    size; ``image``: payloads decoded as images of a kind (``kernels.JPEG``, ``PNG`` or ``WEBP``).
     """
 
     kind: PlanKind
@@ -144,6 +180,19 @@ class BatchDecoder(Protocol):
         ...
 
 
+@runtime_checkable
+class BatchParts(Protocol):
+    """A field's part of a batch that is more than one array; a batch decoder or ``collate`` may return one."""
+
+    def take(self, rows: NDArray[np.int64]) -> Self:
+        """Other rows of the same."""
+        ...
+
+    def entries(self, name: str, valid: NDArray[np.bool_] | None) -> dict[str, Any]:
+        """What the batch gets of a field of this name; ``valid`` says which rows are there, ``None`` that all are."""
+        ...
+
+
 class Field(ABC):
     """Describes one column of a dataset. Subclasses are frozen dataclasses whose attributes are their options."""
 
@@ -151,6 +200,18 @@ class Field(ABC):
     has_payload: ClassVar[bool] = True
     worth_a_thread: ClassVar[bool] = True
     """Whether encoding takes long enough, without the GIL, that the writer should do it in threads by default."""
+    collates_missing: ClassVar[bool] = False
+    """Whether ``collate`` takes ``None`` for a value that is missing."""
+
+    @property
+    def compression(self) -> str | None:
+        """What the writer compresses payloads with, unless it is told something else: "zstd", say."""
+        return None
+
+    @property
+    def dictionary_bytes(self) -> int:
+        """The size of the dictionary that the writer makes of the first samples to compress with; 0: none."""
+        return 0
 
     @property
     def metadata_type(self) -> np.dtype[Any]:
@@ -200,6 +261,10 @@ class Field(ABC):
         if isinstance(value, bytearray | memoryview):
             return bytes(value)
         return copy.deepcopy(value)
+
+    def clash_with(self, stored: Field) -> str | None:
+        """Why values of this field can't be added to those of a stored one, where it knows better than its options."""
+        return None
 
     def stored_value(self, payload: memoryview) -> memoryview:
         """The part of a payload that is the value, without what the field keeps beside it for its own use."""

@@ -6,18 +6,34 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from fastloader.errors import UnknownTypeError
+from fastloader.fields.audio import AudioWaveformField
+from fastloader.fields.audio_compressed import AudioCompressedField
+from fastloader.fields.audio_spectrogram import SpectrogramField
+from fastloader.fields.audio_tokens import AudioTokensField
 from fastloader.fields.base import Field
 from fastloader.fields.basic import BytesField, FloatField, IntField, JSONField
-from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField
+from fastloader.fields.embedding import EmbeddingField
+from fastloader.fields.flow import OpticalFlowField
+from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField, WebPImageField
 from fastloader.fields.ndarray import NDArrayField
+from fastloader.fields.nested import DictField, ListField
+from fastloader.fields.packed import PackedTextField
 from fastloader.fields.shapes import BoxesField, KeypointsField
+from fastloader.fields.text import TextField
+from fastloader.fields.tokenized import TokenizedTextField, TokenStreamField
+from fastloader.fields.video_compressed import VideoCompressedField
+from fastloader.fields.video_frames import VideoFramesField
 from fastloader.types import FIRST_USER_TYPE
 
 BY_TYPE_ID: dict[int, type[Field]] = {
     cls.type_id: cls
     for cls in (
         IntField, FloatField, BytesField, NDArrayField, JSONField, RawImageField, JPEGImageField, PNGImageField,
-        BoxesField, KeypointsField,
+        WebPImageField, BoxesField, KeypointsField,
+        AudioWaveformField, AudioCompressedField, SpectrogramField, AudioTokensField,
+        VideoFramesField, VideoCompressedField, OpticalFlowField,
+        TextField, TokenizedTextField, PackedTextField, TokenStreamField, EmbeddingField,
+        ListField, DictField,
     )
 }  # fmt: skip
 

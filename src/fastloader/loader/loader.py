@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from fastloader.errors import DecodeError, FastLoaderError
 from fastloader.loader.columns import Column
+from fastloader.loader.memory import memory_lines
 from fastloader.loader.options import LoaderOptions, OnError, OrderName, ThreadingOptions, Transform
 from fastloader.loader.padding import PadSpec
 from fastloader.loader.reading import Io
-from fastloader.loader.runner import Runner
+from fastloader.loader.runner import SPARE_SLOTS, Runner
 from fastloader.loader.stats import Counters
 from fastloader.loader.tuning import Limits, Tuner
-from fastloader.ops import BatchOp, LabelOp, Op
+from fastloader.ops import BatchOp, Choose, ClipOp, Follow, LabelOp, Op, SoundOp, Views
 from fastloader.reader import DatasetReader
 from fastloader.samplers import BatchOrder, EpochDigest, Order, Position, Remainder
 from fastloader.samplers.checks import whole
@@ -44,9 +45,10 @@ class DataLoader:
       ``fastloader.samplers``, any iterable of sample numbers, or one of torch's samplers, and decides the order by
       itself; a batch sampler decides the batches too, whatever ``batch_size`` says.
     - ``fields``: which to load.
-    - ``pipelines``: by field of images or numbers, a list of ``fastloader.ops``. Those on images run in the engine,
-      from stored bytes to the finished row of the batch in one go; all are checked before anything is read, and
-      ``explain()`` tells them. ``batch_ops`` are those on whole batches: ``ops.Mixup``, ``ops.CutMix``.
+    - ``pipelines``: by field of images, sounds, videos, lists or numbers, a list of ``fastloader.ops``. Those on
+      images and sounds run in the engine, from stored bytes to the finished row of the batch in one go; all are checked
+      before anything is read, and ``explain()`` tells them. ``ops.Views`` in place of a list makes several views.
+      ``batch_ops`` are those on whole batches: ``ops.Mixup``, ``ops.CutMix``.
     - ``pad``: how samples of different lengths come, for all fields that have such or by field. "list", the default: an
       array where shapes agree, else a list. "ragged": values one behind the other, with ``name_offsets`` (batch + 1).
       "longest", a length, or a ``fastloader.Pad``: rows of one length. ``name_lengths`` comes with both, masked where a
@@ -84,7 +86,7 @@ class DataLoader:
         indices: Sequence[int] | NDArray[Any] | None = None,
         sampler: Order | BatchOrder | Iterable[int] | None = None,
         fields: Sequence[str] | None = None,
-        pipelines: Mapping[str, Sequence[Op | LabelOp]] | None = None,
+        pipelines: Mapping[str, Sequence[Op | LabelOp | Follow | SoundOp | ClipOp | Choose] | Views] | None = None,
         batch_ops: Sequence[BatchOp] = (),
         pad: PadSpec | Mapping[str, PadSpec] = None,
         on_error: OnError = "raise",
@@ -104,7 +106,8 @@ class DataLoader:
             batch_size=batch_size, shuffle=shuffle, num_workers=num_workers, drop_last=drop_last,
             transforms=dict(transforms or {}), collate_fn=collate_fn, prefetch_factor=prefetch_factor, seed=seed,
             order=order, window=window, indices=indices, sampler=sampler, fields=fields,
-            pipelines={name: list(ops) for name, ops in (pipelines or {}).items()}, batch_ops=tuple(batch_ops),
+            pipelines={name: ops if isinstance(ops, Views) else list(ops) for name, ops in (pipelines or {}).items()},
+            batch_ops=tuple(batch_ops),
             pad=pad, on_error=on_error,
             rank=rank, world_size=world_size, remainder=remainder, io=io, memory_limit=memory_limit,
             threading=threading or ThreadingOptions(), auto_tune=auto_tune,
@@ -185,7 +188,7 @@ class DataLoader:
         return self._running().stats()
 
     def explain(self) -> str:
-        """What is done for each field, step by step, with shapes and types."""
+        """What is done for each field, step by step, with shapes and types, and the memory that batches take."""
         told = []
         for name in self._names:
             compiled = self._pipelines.get(name)
@@ -198,6 +201,8 @@ class DataLoader:
         told += [f"all: {step}" for step in self._batch_steps]
         if self.options.collate_fn is not None:
             told.append(f"all: {self.options.collate_fn!r}, in Python")
+        largest = None if self._runner is None else self._runner.slot_bytes
+        told += memory_lines(self._columns(), self.options.batch_size, self.options.ahead + SPARE_SLOTS, largest)
         return "\n".join(told)
 
     def close(self) -> None:
@@ -251,17 +256,18 @@ class DataLoader:
                 del batch
         self._place = (epoch + 1, 0, None)
 
+    def _columns(self) -> list[Column]:
+        # Only those asked for: the type of another may be unknown here.
+        return [
+            Column(number, name, self.reader.dataset.field(number), self._layouts.get(name), self._pipelines.get(name))
+            for number, name in enumerate(self.reader.field_names)
+            if name in self._names
+        ]
+
     def _running(self) -> Runner:
         """The engine of this process; a forked child makes its own."""
         if self._runner is None or not self._runner.mine:
-            dataset, names = self.reader.dataset, self.reader.field_names
-            # Only those asked for: the type of another may be unknown here.
-            columns = [
-                Column(number, name, dataset.field(number), self._layouts.get(name), self._pipelines.get(name))
-                for number, name in enumerate(names)
-                if name in self._names
-            ]
-            options = self.options
+            dataset, columns, options = self.reader.dataset, self._columns(), self.options
             threads, ahead, limit = options.native_threads, options.ahead, options.memory_bytes
             reading = options.reading(dataset, [column.field for column in columns], self.plan)
             room = None if limit is None else limit - reading.memory

@@ -10,20 +10,33 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import FormatError
-from fastloader.fields import Field
+from fastloader.fields import Field, PointsField, RowDecoder
 from fastloader.formats.fld import Dataset
 from fastloader.loader.padding import Layout, PadSpec, layouts
 from fastloader.loader.policy import POLICIES
 from fastloader.loader.reading import LEAST_MEMORY, Habit, Io, Reading, check_io, plan_reading
 from fastloader.loader.resources import usable_cpus
-from fastloader.ops import BatchOp, LabelOp, Op
+from fastloader.ops import BatchOp, Choose, ClipOp, Follow, LabelOp, Op, SoundOp, Views
 from fastloader.pipeline import (
+    HIDDEN,
     BatchStep,
-    Compiled,
-    LabelPipeline,
+    Following,
+    Images,
+    Pipeline,
+    PipelineError,
+    Pipelines,
+    check_sharing,
     compile_batch_ops,
+    compile_choice,
+    compile_clips,
+    compile_decoder,
+    compile_following,
+    compile_images,
     compile_labels,
-    compile_pipeline,
+    compile_sound,
+    is_clip,
+    takes_sounds,
+    watched,
 )
 from fastloader.reader import DatasetReader
 from fastloader.samplers import (
@@ -91,7 +104,9 @@ class LoaderOptions:
     indices: Sequence[int] | NDArray[Any] | None = None
     sampler: Order | BatchOrder | Iterable[int] | None = None
     fields: Sequence[str] | None = None
-    pipelines: Mapping[str, Sequence[Op | LabelOp]] = field(default_factory=dict)
+    pipelines: Mapping[str, Sequence[Op | LabelOp | Follow | SoundOp | ClipOp | Choose] | Views] = field(
+        default_factory=dict
+    )
     batch_ops: Sequence[BatchOp] = ()
     pad: PadSpec | Mapping[str, PadSpec] = None
     on_error: OnError = "raise"
@@ -149,29 +164,44 @@ class LoaderOptions:
         chosen = known if self.fields is None else [self.fields] if isinstance(self.fields, str) else self.fields
         for what, names, among in (
             ("fields", chosen, known),
-            ("transforms for", self.transforms, list(chosen)),
             ("pipelines for", self.pipelines, list(chosen)),
         ):
-            unknown = [name for name in names if name not in among]
-            if unknown:
-                raise ValueError(f"{what} unknown fields {', '.join(unknown)}; there are {', '.join(among)}")
+            _check_known(what, names, among)
         if not chosen:
             raise ValueError("fields: at least one")
         return [name for name in known if name in chosen]
 
-    def compiled(self, reader: DatasetReader) -> dict[str, Compiled | LabelPipeline]:
-        """The programs of the fields that have pipelines."""
-        self.chosen_fields(reader)
-        fields = reader.fields if self.pipelines else {}
-        made: dict[str, Compiled | LabelPipeline] = {}
-        for name, ops in self.pipelines.items():
-            if any(isinstance(op, LabelOp) for op in ops):
+    def compiled(self, reader: DatasetReader) -> Pipelines:
+        """The programs of the fields that have pipelines, or decoders that can be compiled."""
+        chosen, layouts = self.chosen_fields(reader), self.layouts(reader)
+        fields = _fields(reader, chosen)
+        made: dict[str, Pipeline] = {}
+        pipelines = watched(self.pipelines, fields)
+        following = [name for name in pipelines if isinstance(fields[name], PointsField)]
+        for name, ops in pipelines.items():
+            if name in following:
+                continue
+            if is_clip(fields[name], ops):
+                made[name] = compile_clips(name, fields[name], ops, self.seed)
+            elif not isinstance(ops, Views) and any(isinstance(op, LabelOp) for op in ops):
                 made[name] = compile_labels(name, fields[name], ops)
+            elif _chooses(ops):
+                made[name] = compile_choice(name, fields[name], list(ops), self.seed)
+            elif not isinstance(ops, Views) and takes_sounds(fields[name], ops):
+                made[name] = compile_sound(name, fields[name], ops, self.seed)
             else:
-                made[name] = compile_pipeline(name, fields[name], ops, self.seed)  # type: ignore[arg-type]
+                made[name] = compile_images(name, fields[name], ops, self.seed)
+        for name in following:
+            made[name] = compile_following(name, fields[name], pipelines[name], pipelines, made)
+        for name in fields.keys() - made.keys() - layouts.keys():
+            kind = fields[name].get_decoder_class()
+            if issubclass(kind, RowDecoder):
+                made[name] = compile_decoder(name, kind(fields[name]), self.seed)
+        check_sharing(one for one in made.values() if isinstance(one, Images))
+        _check_known("transforms for", self.transforms, _batch_fields(chosen, made))
         return made
 
-    def batch_steps(self, pipelines: Mapping[str, Compiled | LabelPipeline]) -> tuple[BatchStep, ...]:
+    def batch_steps(self, pipelines: Pipelines) -> tuple[BatchStep, ...]:
         """What is done to whole batches."""
         return compile_batch_ops(self.batch_ops, pipelines, self.seed)
 
@@ -179,9 +209,13 @@ class LoaderOptions:
         """How the samples of each field that is padded or joined lie in a batch."""
         if self.pad is None:
             return {}
-        fields = reader.fields
+        choosing = [name for name, ops in self.pipelines.items() if _chooses(ops)]
+        both = [name for name in choosing if isinstance(self.pad, Mapping) and name in self.pad]
+        if both:
+            raise ValueError(f"pad for {both[0]!r}: Choose takes one of its elements; leave out one of the two")
+        names = [name for name in self.chosen_fields(reader) if name not in choosing]
         try:
-            return layouts(self.pad, {name: fields[name] for name in self.chosen_fields(reader)})
+            return layouts(self.pad, _fields(reader, names))
         except FormatError as error:
             error.path = str(reader.path)
             raise
@@ -240,6 +274,39 @@ class LoaderOptions:
             chosen = pages if indices is None else pages.within(indices)
             quasi = QuasiRandom(chosen, self.window, self.seed, lanes, run)
             return quasi if indices is None else Subset(indices, len(reader), quasi)
+        own: Order | None = reader.own_order(self.seed) if name == "random" and indices is None else None
+        if own is not None:
+            return own
         length = len(reader) if indices is None else len(indices)
         inner: Order = Shuffled(length, self.seed) if name == "random" else Sequential(length)
         return inner if indices is None else Subset(indices, len(reader), inner)
+
+
+def _chooses(ops: Any) -> bool:
+    return not isinstance(ops, Views) and any(isinstance(op, Choose) for op in ops)
+
+
+def _fields(reader: DatasetReader, names: Iterable[str]) -> dict[str, Field]:
+    """The fields of these names alone: another may be of a type that nobody here knows."""
+    return {name: reader.dataset.field(reader.field_names.index(name)) for name in names}
+
+
+def _batch_fields(chosen: Sequence[str], pipelines: Pipelines) -> list[str]:
+    """The fields of a batch, by names that differ."""
+    found: list[str] = []
+    for name in chosen:
+        pipeline = pipelines.get(name)
+        if isinstance(pipeline, Images):
+            found += [one for one in pipeline.fields if not one.startswith(HIDDEN)]
+        else:
+            found += [name, *(pipeline.returned if isinstance(pipeline, Following) else ())]
+    for name in found:
+        if found.count(name) > 1:
+            raise PipelineError(f"two fields of the batch would be {name!r}: return one by another name")
+    return found
+
+
+def _check_known(what: str, names: Iterable[str], among: Sequence[str]) -> None:
+    unknown = [name for name in names if name not in among]
+    if unknown:
+        raise ValueError(f"{what} unknown fields {', '.join(unknown)}; there are {', '.join(among)}")

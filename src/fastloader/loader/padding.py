@@ -26,13 +26,15 @@ class Pad:
     """Rows of one length: ``length``, or where that is ``None`` the batch's longest.
 
     What is left of a row holds ``value``; 0 is the zero of any dtype. A sample longer than ``length`` is an error, or
-    is cut with ``truncate``. The longest can be rounded up to a multiple of something.
+    is cut with ``truncate``. The longest can be rounded up to a multiple of something. With ``attention_mask`` an array
+    (batch, length) comes beside it, ``name_mask``: true where there is a value, false where there is padding.
     """
 
     length: int | None = None
     value: Any = 0
     truncate: bool = False
     multiple_of: int = 1
+    attention_mask: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "multiple_of", whole("multiple_of", self.multiple_of, 1))
@@ -72,7 +74,9 @@ class Layout:
 
     def names(self, name: str) -> list[str]:
         """What a batch calls the arrays that come beside the field's own."""
-        return [f"{name}_lengths"] if self.pad else [f"{name}_offsets", f"{name}_lengths"]
+        if self.pad is None:
+            return [f"{name}_offsets", f"{name}_lengths"]
+        return [f"{name}_lengths", *([f"{name}_mask"] if self.pad.attention_mask else [])]
 
     def values(
         self,
@@ -155,10 +159,13 @@ class Padded:
             width = -(-longest // self.pad.multiple_of) * self.pad.multiple_of
             if width < values.shape[1]:  # the longest was bad
                 values = np.ascontiguousarray(values[:, :width])
-        return {
+        made = {
             name: values,
             f"{name}_lengths": self.lengths if valid is None else mask_missing(self.lengths, valid),
         }
+        if self.pad.attention_mask:
+            made[f"{name}_mask"] = np.arange(values.shape[1]) < self.lengths[:, None]
+        return made
 
 
 def layouts(pad: PadSpec | Mapping[str, PadSpec], fields: Mapping[str, Field]) -> dict[str, Layout]:
@@ -240,7 +247,8 @@ def _why_not(field: Field) -> str:
 def _paddable(fields: Mapping[str, Field]) -> str:
     able = [name for name, field in fields.items() if _decoder(field).elements]
     return f"what can be padded here: {', '.join(able)}" if able else (
-        "what can be padded: BytesField, and NDArrayField with None for its leading dimension or without a shape"
+        "what can be padded: BytesField, TokenizedTextField, ListField of numbers, AudioWaveformField, "
+        "SpectrogramField, and NDArrayField with None for its leading dimension or without a shape"
     )  # fmt: skip
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastloader.fields import BatchParts
 from fastloader.loader.columns import Column, Fault
-from fastloader.loader.padding import Padded, Ragged
-from fastloader.types import Batch, mask_missing
+from fastloader.types import Batch, mask_missing, stack
 
 POLICIES = ("raise", "skip", "replace")
 
@@ -36,10 +36,11 @@ def settle(
         rows = np.arange(samples)
         for row in {fault.row for fault in faults}:
             rows[row] = good[np.searchsorted(good, row) % len(good)]
-        values = {column.name: _take(column, *values[column.name], rows) for column in columns}
+        known = {column.name: column for column in columns}
+        values = {name: _take(known.get(name), *value, rows) for name, value in values.items()}
     batch: Batch = {}
     for name, (value, valid) in values.items():
-        if isinstance(value, Padded | Ragged):
+        if isinstance(value, BatchParts):
             batch |= value.entries(name, valid)
         else:
             batch[name] = value if valid is None else mask_missing(value, valid)
@@ -47,13 +48,15 @@ def settle(
 
 
 def _take(
-    column: Column, value: Any, valid: NDArray[np.bool_] | None, rows: NDArray[np.int64]
+    column: Column | None, value: Any, valid: NDArray[np.bool_] | None, rows: NDArray[np.int64]
 ) -> tuple[Any, NDArray[np.bool_] | None]:
     """A field's part with its rows chosen anew."""
     there = None if valid is None or valid[rows].all() else valid[rows]
     if isinstance(value, np.ndarray):
         return value[rows], there
-    if isinstance(value, Padded | Ragged):
+    if isinstance(value, BatchParts):
         return value.take(rows), there
     chosen = [value[row] for row in rows.tolist()]
-    return (column.field.collate(chosen) if there is None else chosen), there
+    collate = stack if column is None else column.field.collate  # what a pipeline returns is of no field
+    together = there is None or (column is not None and column.field.collates_missing)
+    return (collate(chosen) if together else chosen), there

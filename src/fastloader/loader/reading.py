@@ -75,7 +75,7 @@ def plan_reading(
         return Reading("populate", ahead=-(-READS_AHEAD // max(1, batch_size * payload_fields)))
     if not habit.window:
         ahead = -(-READS_AHEAD // max(1, batch_size * payload_fields))
-        a_batch = size // max(1, dataset.num_samples) * batch_size
+        a_batch = dataset.sample_bytes * batch_size
         # Bytes are let go as soon as their batch is made: besides those under way, a few batches' are held.
         memory = min(DEFAULT_MEMORY, max(LEAST_MEMORY, (ahead + min(depth, BATCHES_HELD)) * a_batch * 5 // 4))
     else:

@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.errors import FastLoaderError, OperationError, ShapeError, StoreError
+from fastloader.errors import FastLoaderError, ShapeError, StoreError
+from fastloader.fields import Lazy
 from fastloader.formats.fld import Dataset, explain
-from fastloader.loader.columns import Column, Fault, Source
+from fastloader.loader.columns import Column, Fault, Source, Value, compare_sizes
 from fastloader.loader.fetching import Fetcher
+from fastloader.loader.moving import follow
 from fastloader.loader.policy import settle
 from fastloader.loader.reading import Reading, batches_within
 from fastloader.loader.resources import usable_cpus
@@ -33,12 +35,17 @@ SPARE_SLOTS = 3
 
 _MISFITS = {
     "length": "give pad a greater length, or Pad(..., truncate=True)",
+    "short": "a PadOrTrim or RandomSegment(..., pad=True) makes it longer, or on_error='skip' leaves out the sample",
     "shape": "leave the field out of pad=, or on_error='skip' leaves out the sample",
 }
-"""What to do about a sound sample that can't be padded."""
+"""What to do about a sound sample that does not fit into its batch."""
 
 Finish = Callable[[Batch, NDArray[np.int64]], Any]
 """What Python still does to a batch of these samples."""
+
+
+def _clip_bytes(column: Column, samples: int) -> int:
+    return 0 if column.clips is None else samples * column.clips.row_bytes
 
 
 class Runner:
@@ -63,7 +70,7 @@ class Runner:
         self._dataset = dataset
         self._columns = columns
         self._on_error = on_error
-        self._draws = any(column.pipeline is not None for column in columns)
+        self._draws = any(column.pipeline is not None or column.sound is not None for column in columns)
         self._tuner = tuner
         if tuner is not None:
             threads, depth = tuner.setting.threads, tuner.setting.ahead
@@ -74,6 +81,7 @@ class Runner:
         self._lock = threading.Lock()
         self._reading = reading or Reading()
         self._memory_limit = memory_limit
+        self._made_bytes = 0  # of a batch, beside its slot
         self._helping = helping  # the consumer works along while it waits
         plans = [column.engine_plan() for column in columns]
         self._engine = kernels.Engine(
@@ -170,7 +178,7 @@ class Runner:
         """How many batches may be in the making. With a limit, one until it is known how large they are."""
         if self._memory_limit is None:
             return self._depth
-        size = self._engine.slot_bytes
+        size = self._engine.slot_bytes + self._made_bytes
         return batches_within(self._memory_limit, self._reading, size, self._depth) if size else 1
 
     def _tune(self, tuner: Tuner, waited: float) -> None:
@@ -219,8 +227,8 @@ class Runner:
         parts, failures = self._engine.wait(ticket, help)
         began = time.perf_counter()
         faults = [
-            Fault(row, self._columns[number].name, self._explain(samples, number, row, kind, message, stored, computed))
-            for number, kind, message, row, stored, computed in failures
+            Fault(row, self._columns[number].name, self._explain(samples, epoch, number, kind, message, row, *sums))
+            for number, kind, message, row, *sums in failures
         ]
         for fault in faults:
             # They come ordered by row. Without memory there is nothing to decode; and what a store refuses now it may
@@ -228,11 +236,16 @@ class Runner:
             if self._on_error == "raise" or isinstance(fault.error, MemoryError | StoreError):
                 raise fault.error
         count = len(samples)
-        values = {}
+        made = []
         laps = [began]
         for column, part in zip(self._columns, parts, strict=True):
-            values[column.name] = column.values(part, samples, epoch, faults)
+            made.append(column.made(part, samples, epoch, faults))
+            self._locate_lazy(made[-1].values, samples)
             laps.append(time.perf_counter())
+        self._made_bytes = max(self._made_bytes, sum(_clip_bytes(column, count) for column in self._columns))
+        compare_sizes(made, [column.name for column in self._columns], faults)
+        values = {name: value for one in made for name, value in one.values.items()}
+        follow(values, (column.following for column in self._columns if column.following is not None))
         for fault in faults:
             self._locate(fault, int(samples[fault.row]))
         if faults:
@@ -243,8 +256,9 @@ class Runner:
         return batch, began - asked
 
     def _explain(
-        self, samples: NDArray[np.int64], number: int, row: int, kind: str, message: str, stored: int, computed: int
-    ) -> Exception:
+        self, samples: NDArray[np.int64], epoch: int, number: int, kind: str, message: str, row: int, stored: int,
+        computed: int,
+    ) -> Exception:  # fmt: skip
         sample = int(samples[row])
         if kind == "memory":
             return MemoryError(f"sample {sample}, field {self._columns[number].name!r}: {message}")
@@ -253,9 +267,10 @@ class Runner:
         if kind in _MISFITS:
             place = {"path": self._path(sample), "sample": sample, "field": self._columns[number].name}
             return ShapeError(message, **place, hint=_MISFITS[kind])
-        if kind == "operation":
-            place = {"path": self._path(sample), "sample": sample, "field": self._columns[number].name}
-            return OperationError(message, **place, hint="@custom(jit=False) shows the error as Python has it")
+        if kind in ("operation", "decoder"):
+            error = self._columns[number].why(message, self._dataset, sample, epoch)
+            self._locate(Fault(row, self._columns[number].name, error), sample)
+            return error
         failure = kernels.Failure(kind, message, row, stored, computed)
         return explain(failure, self._path(sample), sample, self._columns[number].name)
 
@@ -265,6 +280,13 @@ class Runner:
             path = self._path(sample)
             error.path, error.sample, error.field = str(path), sample, fault.field
             error.hint = error.hint or f'run "fastloader verify --decode {path}"'
+
+    def _locate_lazy(self, made: dict[str, Value], samples: NDArray[np.int64]) -> None:
+        """Values that are decoded when the consumer asks for it must know where they come from."""
+        for name, (values, _) in made.items():
+            for value, sample in zip(values, samples.tolist(), strict=True) if isinstance(values, list) else ():
+                if isinstance(value, Lazy):
+                    value.locate(self._path(sample), sample, name)
 
     def _path(self, sample: int) -> Any:
         number, _ = self._dataset.where(sample)
@@ -282,6 +304,12 @@ class Runner:
         told["ahead"] = self._depth
         told["tuning"] = None if self._tuner is None else self._tuner.to_dict()
         return told
+
+    @property
+    def slot_bytes(self) -> tuple[int, dict[str, int]]:
+        """Bytes of the largest slot so far, and by field the most of any slot; 0 before the first batch."""
+        names = (column.name for column in self._columns)
+        return self._engine.slot_bytes, dict(zip(names, self._engine.slot_columns, strict=True))
 
     @property
     def mine(self) -> bool:

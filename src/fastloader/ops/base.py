@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from fastloader import kernels
@@ -54,6 +54,46 @@ class Op(ABC):
     def step(self) -> Step | None:
         """The native step; ``None`` for what is part of the last one, the cast."""
         return None
+
+    def shared(self, name: str) -> Named:
+        """The same, drawing by this name and not by its place: all operations of the name draw alike.
+
+        So an image and its mask, each with a pipeline of its own, are cut and turned together.
+        """
+        return replace(Named.of(self), share=_name("shared", name))
+
+    def returning(self, field: str) -> Named:
+        """The same, with what it draws for each sample as a field of the batch.
+
+        docs/reference/ops.md says what that is; ``explain()`` does as well.
+        """
+        return replace(Named.of(self), returns=_name("returning", field))
+
+
+@dataclass(frozen=True)
+class Named(Op):
+    """An operation with a name for its draws, for what it returns, or for both; ``Op.shared`` and ``returning``."""
+
+    op: Op
+    share: str | None = None
+    returns: str | None = None
+
+    @classmethod
+    def of(cls, op: Op) -> Named:
+        """The operation, with the names it has."""
+        return op if isinstance(op, Named) else cls(op)
+
+    def __str__(self) -> str:
+        calls = (("shared", self.share), ("returning", self.returns))
+        return str(self.op) + "".join(f".{call}({name!r})" for call, name in calls if name is not None)
+
+    def output(self, given: Pixels) -> Pixels:
+        """The operation's."""
+        return self.op.output(given)
+
+    def step(self) -> Step | None:
+        """The operation's."""
+        return self.op.step()
 
 
 class PixelOp(Op):
@@ -140,6 +180,12 @@ def spread(name: str, value: Any, low: float, high: float) -> tuple[float, float
     if first > second:
         raise ValueError(f"{name}={value!r}: the lesser number first")
     return first, second
+
+
+def _name(what: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise TypeError(f"{what}({value!r}): a name")
+    return value
 
 
 Fill = int | tuple[int, int, int]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from fastloader.ops.base import Op, PixelOp, Pixels, Step, check_colours, check_pixels, likelihood, number, spread
 
@@ -57,48 +57,8 @@ class ColorJitter(PixelOp):
         return Step("jitter", numbers=(self.p, *(x for part in parts for x in part), *_turns("", self.hue)))
 
 
-@dataclass(frozen=True)
-class RandomBrightness(PixelOp):
-    """Every sample times a factor: from a range, or from ``1 - amount`` to ``1 + amount``."""
-
-    amount: Amount
-    p: float = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "amount", _factors("amount", self.amount))
-        object.__setattr__(self, "p", likelihood(self.p))
-
-    def step(self) -> Step:
-        """A table of 256 values."""
-        return Step("brightness", numbers=(self.p, *_factors("", self.amount)))
-
-
-@dataclass(frozen=True)
-class RandomContrast(PixelOp):
-    """Samples further from the image's mean by a factor: from a range, or ``1 - amount`` to ``1 + amount``."""
-
-    amount: Amount
-    p: float = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "amount", _factors("amount", self.amount))
-        object.__setattr__(self, "p", likelihood(self.p))
-
-    def step(self) -> Step:
-        """The mean, and a table of 256 values."""
-        return Step("contrast", numbers=(self.p, *_factors("", self.amount)))
-
-
-@dataclass(frozen=True)
-class RandomSaturation(PixelOp):
-    """Colours further from gray by a factor: from a range, or ``1 - amount`` to ``1 + amount``."""
-
-    amount: Amount
-    p: float = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "amount", _factors("amount", self.amount))
-        object.__setattr__(self, "p", likelihood(self.p))
+class ColourOp(PixelOp):
+    """An operation that changes pixels of three channels, and not their number."""
 
     def output(self, given: Pixels) -> Pixels:
         """Unchanged in shape."""
@@ -106,13 +66,47 @@ class RandomSaturation(PixelOp):
         check_colours(given)
         return given
 
+
+@dataclass(frozen=True)
+class FactorOp(PixelOp):
+    """An operation by a factor that is drawn from a range."""
+
+    amount: Amount
+    p: float = 1.0
+    _step: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "amount", _factors("amount", self.amount))
+        object.__setattr__(self, "p", likelihood(self.p))
+
     def step(self) -> Step:
-        """A blend with gray."""
-        return Step("saturation", numbers=(self.p, *_factors("", self.amount)))
+        """With the range of the factor."""
+        return Step(self._step, numbers=(self.p, *_factors("", self.amount)))
 
 
 @dataclass(frozen=True)
-class RandomHue(PixelOp):
+class RandomBrightness(FactorOp):
+    """Every sample times a factor: from a range, or from ``1 - amount`` to ``1 + amount``."""
+
+    _step: ClassVar[str] = "brightness"
+
+
+@dataclass(frozen=True)
+class RandomContrast(FactorOp):
+    """Samples further from the image's mean by a factor: from a range, or ``1 - amount`` to ``1 + amount``."""
+
+    _step: ClassVar[str] = "contrast"
+
+
+@dataclass(frozen=True)
+class RandomSaturation(ColourOp, FactorOp):
+    """Colours further from gray by a factor: from a range, or ``1 - amount`` to ``1 + amount``."""
+
+    _step: ClassVar[str] = "saturation"
+
+
+@dataclass(frozen=True)
+class RandomHue(ColourOp):
     """Colours turned around their circle: by a range of turns within -0.5 to 0.5, or ``amount`` either way."""
 
     amount: Amount
@@ -121,12 +115,6 @@ class RandomHue(PixelOp):
     def __post_init__(self) -> None:
         object.__setattr__(self, "amount", _turns("amount", self.amount))
         object.__setattr__(self, "p", likelihood(self.p))
-
-    def output(self, given: Pixels) -> Pixels:
-        """Unchanged in shape."""
-        check_pixels(given)
-        check_colours(given)
-        return given
 
     def step(self) -> Step:
         """To Pillow's HSV and back."""
@@ -155,19 +143,13 @@ class Grayscale(Op):
 
 
 @dataclass(frozen=True)
-class RandomGrayscale(PixelOp):
+class RandomGrayscale(ColourOp):
     """Gray in all three channels, with likelihood ``p``."""
 
     p: float = 0.1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "p", likelihood(self.p))
-
-    def output(self, given: Pixels) -> Pixels:
-        """Unchanged in shape."""
-        check_pixels(given)
-        check_colours(given)
-        return given
 
     def step(self) -> Step:
         """A weighted sum."""

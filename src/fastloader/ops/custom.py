@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, overload
 
+import numpy as np
+from numpy.typing import DTypeLike
+
+from fastloader.functions import COMPILED_TYPES, check_function, line_of, name_of
+from fastloader.ops.arrays import ArrayOp
 from fastloader.ops.base import Op, Pixels, side
+from fastloader.ops.labels import Numbers
 
 Function = Callable[..., None]
-Shape = tuple[int, int, int]
-Output = Shape | Callable[[int, int, int], Shape]
-
-DTYPES = ("uint8", "float32")
+Shape = tuple[int, ...]
+Output = Shape | Callable[..., Shape]
 
 
 @dataclass(frozen=True)
-class CustomOp(Op):
+class CustomOp(Op, ArrayOp):
     """An operation whose work is a Python function; ``custom`` makes one."""
 
     function: Function
@@ -29,7 +32,7 @@ class CustomOp(Op):
     @property
     def name(self) -> str:
         """The function's own."""
-        return getattr(self.function, "__name__", repr(self.function))
+        return name_of(self.function)
 
     @property
     def in_place(self) -> bool:
@@ -52,20 +55,41 @@ class CustomOp(Op):
 
     def output(self, given: Pixels) -> Pixels:
         """What was declared, or what is given."""
-        if given.dtype not in DTYPES:
-            raise ValueError(f"is a function of {' or '.join(DTYPES)} pixels, and gets {given.dtype}")
+        self._check_type(given.dtype)
         if given.height is None or given.width is None:
             raise ValueError("is a function of images of one size: put a crop, or a Resize((height, width)), before it")
         if self.in_place:
             return given
-        shape: Any = given.shape if self.shape is None else self.shape
-        if callable(shape):
-            shape = shape(*given.shape)
-        if not isinstance(shape, tuple) or len(shape) != 3:
+        shape = self._shape(given.shape)
+        if len(shape) != 3:
             raise ValueError(f"has an output of three sides, not {shape!r}")
-        first, second, third = (side("output", one) for one in shape)
+        first, second, third = shape
         height, width, channels = (first, second, third) if given.layout == "HWC" else (second, third, first)
         return replace(given, height=height, width=width, channels=channels, dtype=self.dtype or given.dtype)
+
+    def array_output(self, given: Numbers) -> Numbers:
+        """The same, of any number of dimensions."""
+        self._check_type(given.dtype)
+        return given if self.in_place else Numbers(self._shape(given.shape), self.dtype or given.dtype)
+
+    def _check_type(self, dtype: str) -> None:
+        if dtype not in COMPILED_TYPES:
+            raise ValueError(f"is a function of {', '.join(COMPILED_TYPES)}, and gets {dtype}")
+
+    def _shape(self, given: tuple[Any, ...]) -> tuple[int, ...]:
+        shape: Any = given if self.shape is None else self.shape
+        if callable(shape):
+            try:
+                shape = shape(*given)
+            except Exception as error:
+                sides = ", ".join(map(str, given))
+                raise ValueError(f"has an output that can't be had for ({sides}): {line_of(error)}") from None
+        if not isinstance(shape, tuple | list):
+            raise ValueError(f"has an output of sides in a tuple, not {shape!r}")
+        try:
+            return tuple(side("output", one) for one in shape)
+        except TypeError as error:
+            raise ValueError(str(error)) from None
 
 
 def _by_name(module: str, name: str, jit: bool) -> Any:
@@ -79,32 +103,34 @@ def _by_name(module: str, name: str, jit: bool) -> Any:
 def custom(function: Function) -> CustomOp: ...
 @overload
 def custom(
-    *, output: Output | None = None, dtype: str | None = None, jit: bool = True
+    *, output: Output | None = None, dtype: DTypeLike | None = None, jit: bool = True
 ) -> Callable[[Function], CustomOp]: ...
 def custom(
-    function: Function | None = None, *, output: Output | None = None, dtype: str | None = None, jit: bool = True
+    function: Function | None = None, *, output: Output | None = None, dtype: DTypeLike | None = None, jit: bool = True
 ) -> CustomOp | Callable[[Function], CustomOp]:
     """Makes an operation of a Python function, for use among others in a pipeline.
 
     The function is called as ``function(image, random)`` and changes the image in place; or, where ``output`` or
     ``dtype`` is given, as ``function(image, out, random)``, and fills ``out``. The image has the shape and type that
-    ``explain()`` shows at its place, uint8 or float32; ``random`` is a ``fastloader.ops.Random``.
+    ``explain()`` shows at its place; ``random`` is a ``fastloader.ops.Random``. What holds for images holds for the
+    arrays of an ``NDArrayField`` with a fixed shape.
 
-    - ``output``: the shape of ``out``, or a function that makes it of the three sides given. ``dtype``: its type, uint8
-      or float32. Each is that of the image unless told.
+    - ``output``: the shape of ``out``, or a function that makes it of the sides given. ``dtype``: its type. Each is
+      that of the image unless told. ``out`` is all zeros before.
     - ``jit``: where numba is installed, the function is compiled and runs in the engine's threads without the GIL. With
       ``False``, or without numba, it runs in Python threads behind the engine, with the same result.
     """
-    if dtype is not None and dtype not in DTYPES:
-        raise ValueError(f"dtype={dtype!r}: one of {', '.join(DTYPES)}")
+    kind = None if dtype is None else np.dtype(dtype)
+    if kind is not None and (kind.name not in COMPILED_TYPES or not kind.isnative):
+        raise ValueError(f"dtype={dtype!r}: one of {', '.join(COMPILED_TYPES)}")
 
     def made(function: Function) -> CustomOp:
-        op = CustomOp(function, output, dtype, jit)
-        wanted = "(image, random)" if op.in_place else "(image, out, random)"
-        try:
-            inspect.signature(function).bind(*wanted.split(","))
-        except TypeError:
-            raise TypeError(f"custom operation {op.name}: called as {op.name}{wanted}, which it can't be") from None
+        if isinstance(function, CustomOp):
+            raise TypeError(f"custom operation {function}: is one already")
+        op = CustomOp(function, tuple(output) if isinstance(output, list) else output, kind and kind.name, jit)
+        check_function(
+            "custom operation", function, ("image", "random") if op.in_place else ("image", "out", "random"), jit
+        )
         return op
 
     return made if function is None else made(function)

@@ -211,3 +211,45 @@ class Pad(Op):
     def _four(self) -> tuple[int, int, int, int]:
         left, top, right, bottom = self.padding  # type: ignore[misc]
         return left, top, right, bottom
+
+
+@dataclass(frozen=True)
+class Geometry(Op):
+    """Changes nothing; returns how pixels moved up to its place, as the field ``returns`` of the batch.
+
+    That is a matrix (2, 3) for each sample: ``x, y = matrix @ (x, y, 1)`` from coordinates of the image as it is
+    read to those of the image here. A pixel's middle lies at (column + 0.5, row + 0.5).
+    """
+
+    returns: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.returns, str) or not self.returns:
+            raise TypeError(f"returns={self.returns!r}: a name")
+
+    def output(self, given: Pixels) -> Pixels:
+        """Unchanged."""
+        return given
+
+    def step(self) -> Step:
+        """Looks at the map that the program keeps."""
+        return Step("tell_geometry")
+
+
+@dataclass(frozen=True)
+class Size(Op):
+    """Changes nothing; returns height and width of the image at its place, as the field ``returns`` of the batch."""
+
+    returns: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.returns, str) or not self.returns:
+            raise TypeError(f"returns={self.returns!r}: a name")
+
+    def output(self, given: Pixels) -> Pixels:
+        """Unchanged."""
+        return given
+
+    def step(self) -> Step:
+        """Looks at the image."""
+        return Step("tell_size")

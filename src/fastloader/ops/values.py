@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fastloader import kernels
+from fastloader.ops.arrays import ArrayOp
 from fastloader.ops.base import Op, Pixels
+from fastloader.ops.labels import Numbers
 
 
 @dataclass(frozen=True)
-class Normalize(Op):
+class Normalize(Op, ArrayOp):
     """``(pixel - mean) / std`` in float32; both are in units of pixels (0 to 255), one number or one a channel.
 
-    It is worked out as ``pixel * (1 / std) + (-mean / std)``, the product and the sum each rounded to float32.
+    It is worked out as ``pixel * (1 / std) + (-mean / std)``, the product and the sum each rounded to float32. Of an
+    array, the last dimension is that of the channels.
     """
 
     mean: Sequence[float] | float
@@ -24,18 +27,33 @@ class Normalize(Op):
         for name in ("mean", "std"):
             value = getattr(self, name)
             numbers = tuple(map(float, value)) if isinstance(value, Sequence) else (float(value),)
-            if len(numbers) not in (1, 3) or not all(map(math.isfinite, numbers)) or (name == "std" and 0 in numbers):
-                raise ValueError(f"{name}={value!r}: one number or three{', none of them 0' if name == 'std' else ''}")
+            if not numbers or not all(map(math.isfinite, numbers)) or (name == "std" and 0 in numbers):
+                which = "one number, or one a channel"
+                raise ValueError(f"{name}={value!r}: {which}{', none of them 0' if name == 'std' else ''}")
             object.__setattr__(self, name, numbers)
 
     def output(self, given: Pixels) -> Pixels:
         """Floats."""
-        if given.dtype != "uint8":
-            raise ValueError(f"takes uint8 pixels, and gets {given.dtype}: put it before Cast")
-        most = max(len(tuple(self.mean)), len(tuple(self.std)))  # type: ignore[arg-type]
-        if most not in (1, given.channels):
-            raise ValueError(f"has {most} numbers for {given.channels} channels")
+        _check_numbers(given, "put it before Cast")
+        self._check_channels(given.channels)
         return replace(given, dtype="float32")
+
+    def array_output(self, given: Numbers) -> Numbers:
+        """Floats."""
+        _check_numbers(given, "put it before Cast")
+        self._check_channels(given.shape[-1] if given.shape else 1)
+        return replace(given, dtype="float32")
+
+    @property
+    def most(self) -> int:
+        """How many channels it tells apart."""
+        return max(len(tuple(self.mean)), len(tuple(self.std)))  # type: ignore[arg-type]
+
+    def _check_channels(self, channels: int) -> None:
+        for numbers in (self.mean, self.std):
+            count = len(tuple(numbers))  # type: ignore[arg-type]
+            if count not in (1, channels):
+                raise ValueError(f"has {count} numbers for {channels} channels")
 
     def factors(self, channels: int) -> tuple[list[float], list[float]]:
         """Scale and bias of each channel."""
@@ -44,8 +62,11 @@ class Normalize(Op):
 
 
 @dataclass(frozen=True)
-class Cast(Op):
-    """Numbers of another type: "float16", "bfloat16" or "float32", rounded to the nearest."""
+class Cast(Op, ArrayOp):
+    """Numbers of another type: "float16", "bfloat16" or "float32", rounded to the nearest.
+
+    Numbers that are neither uint8 nor float32 are rounded to float32 first.
+    """
 
     dtype: str
 
@@ -56,8 +77,12 @@ class Cast(Op):
 
     def output(self, given: Pixels) -> Pixels:
         """Of that type."""
-        if given.dtype not in ("uint8", "float32"):
-            raise ValueError(f"takes uint8 or float32, and gets {given.dtype}; one Cast is enough")
+        _check_numbers(given, "one Cast is enough")
+        return replace(given, dtype=self.dtype)
+
+    def array_output(self, given: Numbers) -> Numbers:
+        """Of that type."""
+        _check_numbers(given, "one Cast is enough")
         return replace(given, dtype=self.dtype)
 
 
@@ -74,3 +99,9 @@ class Layout(Op):
     def output(self, given: Pixels) -> Pixels:
         """In that order."""
         return replace(given, layout=self.order)
+
+
+def _check_numbers(given: Pixels | Numbers, cure: str) -> None:
+    if given.dtype not in kernels.NUMBERS:
+        cure = f": {cure}" if given.dtype in kernels.ELEMENTS else ""
+        raise ValueError(f"takes whole numbers, float32 and float64, and gets {given.dtype}{cure}")

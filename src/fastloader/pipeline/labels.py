@@ -9,11 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastloader import kernels
 from fastloader.errors import OperationError
 from fastloader.fields import Field, FloatField, IntField
-from fastloader.ops import BatchOp, LabelOp, Numbers
+from fastloader.ops import BatchOp, LabelOp, Numbers, Pixels
 from fastloader.ops.batches import mixed
-from fastloader.pipeline.compiler import MAX_OPS, Compiled, PipelineError, wrong
+from fastloader.pipeline.choices import ChoicePipeline
+from fastloader.pipeline.clips import ClipPipeline
+from fastloader.pipeline.compiler import wrong
+from fastloader.pipeline.decoders import RowPipeline
+from fastloader.pipeline.draws import MAX_OPS
+from fastloader.pipeline.following import Following
+from fastloader.pipeline.images import Images
+from fastloader.pipeline.pieces import PipelineError
+from fastloader.pipeline.sound import SoundPipeline
 from fastloader.types import Batch
 
 
@@ -62,6 +71,13 @@ def compile_labels(name: str, field: Field, ops: Sequence[Any]) -> LabelPipeline
     return LabelPipeline(tuple(ops), given, tuple(lines))
 
 
+Pipeline = Images | LabelPipeline | Following | RowPipeline | SoundPipeline | ClipPipeline | ChoicePipeline
+"""What can become of a field."""
+
+Pipelines = Mapping[str, Pipeline]
+"""Pipelines by field."""
+
+
 @dataclass(frozen=True, slots=True)
 class BatchStep:
     """An operation on whole batches, with its number among all."""
@@ -90,9 +106,7 @@ class BatchStep:
         return f"{self.op}: {self.op.image!r} and {self.op.label!r}, native, called from Python threads"
 
 
-def compile_batch_ops(
-    ops: Sequence[Any], pipelines: Mapping[str, Compiled | LabelPipeline], seed: int
-) -> tuple[BatchStep, ...]:
+def compile_batch_ops(ops: Sequence[Any], pipelines: Pipelines, seed: int) -> tuple[BatchStep, ...]:
     """The steps over whole batches, each checked against the pipelines of its fields."""
     steps = []
     for i, op in enumerate(ops):
@@ -101,10 +115,18 @@ def compile_batch_ops(
                 f"batch_ops: {op!r} is no operation on batches", hint="there are ops.Mixup and ops.CutMix"
             )
         images, labels = pipelines.get(op.image), pipelines.get(op.label)
-        if not isinstance(images, Compiled):
+        single = images.single if isinstance(images, Images) else None
+        if isinstance(images, Images) and single is None:
+            raise PipelineError(f"batch_ops: {op} mixes images, and {op.image!r} has several views of each")
+        if single is None or not isinstance(single.result, Pixels):
             raise PipelineError(
                 f"batch_ops: {op} mixes images, and {op.image!r} has no pipeline that makes them of one size",
                 hint=f"add one, as pipelines={{{op.image!r}: [ops.Resize((224, 224))]}}, or name the field by image=",
+            )
+        if single.result.dtype not in kernels.ELEMENTS:
+            raise PipelineError(
+                f"batch_ops: {op} mixes {', '.join(kernels.ELEMENTS)}, and {op.image!r} has {single.result.dtype}",
+                hint="add ops.Cast('float32') to its pipeline",
             )
         if not isinstance(labels, LabelPipeline) or len(labels.result.shape) != 1:
             raise PipelineError(
@@ -112,5 +134,5 @@ def compile_batch_ops(
                 hint=f"add one, as pipelines={{{op.label!r}: [ops.OneHot(classes)]}}, or name the field by label=",
             )
         # Numbers behind those that a pipeline can have, so that no two operations draw the same.
-        steps.append(BatchStep(op, MAX_OPS + i, images.result, labels.result.dtype, seed))
+        steps.append(BatchStep(op, MAX_OPS + i, single.result, labels.result.dtype, seed))
     return tuple(steps)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import traceback
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from math import prod
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -13,22 +13,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.errors import OperationError
-from fastloader.ops import CustomOp, Op, Pixels, Poison, Random
+from fastloader.errors import FastLoaderError, OperationError
+from fastloader.functions import RETURNED, line_of
+from fastloader.ops import Cast, CustomOp, Layout, Normalize, Numbers, Op, Pixels, Poison, Random
+from fastloader.types import Buffer
 
+MAX_ROW_BYTES = 1 << 40
 NO_NUMBA = 'numba is not installed; pip install "fastloader[jit]" brings it'
+
+
+class PipelineError(FastLoaderError, ValueError):
+    """A pipeline that can't be run, drawn with the place marked."""
 
 
 Apart = CustomOp | Poison
 """Operations that are no part of a native program."""
+
+Values = Cast | Layout | Normalize
+"""Operations on what numbers are, which a program does while it casts and a conversion does alone."""
+
+Row = Pixels | Numbers
+"""What lies between two operations: an image or an array."""
 
 
 class Piece(NamedTuple):
     """Neighbouring operations that one thing runs, with their numbers."""
 
     ops: list[tuple[int, Op]]
-    given: Pixels
-    made: Pixels
+    given: Row
+    made: Row
 
     @property
     def apart(self) -> Apart | None:
@@ -36,32 +49,93 @@ class Piece(NamedTuple):
         op = self.ops[0][1] if self.ops else None
         return op if isinstance(op, Apart) else None
 
+    @property
+    def converts(self) -> bool:
+        """Whether it starts from numbers that no program takes."""
+        return bool(self.ops) and self.apart is None and not _programs_take(self.given)
 
-def cut(ops: Sequence[Op], pixels: Sequence[Pixels]) -> list[Piece]:
-    """The pieces; ``pixels`` are those before the first op, and behind each. The first piece is native, if empty."""
-    pieces = [Piece([], pixels[0], pixels[0])]
+    @property
+    def factors(self) -> Normalize | None:
+        """What scales its numbers; at most one operation does."""
+        return next((op for _, op in self.ops if isinstance(op, Normalize)), None)
+
+    def takes(self, op: Op) -> bool:
+        """Whether the operation can be one more of its own."""
+        if isinstance(op, Apart) or self.apart is not None or (isinstance(op, Normalize) and self.factors is not None):
+            return False
+        if not self.ops:
+            return _programs_take(self.given)
+        return isinstance(op, Values) or not self.converts
+
+
+def cut(ops: Sequence[Op], rows: Sequence[Row]) -> list[Piece]:
+    """The pieces; ``rows`` are those before the first op, and behind each. The first piece is what is stored, and what
+    a program does while it decodes it.
+    """
+    pieces = [Piece([], rows[0], rows[0])]
     for i, op in enumerate(ops):
         last = pieces[-1]
-        if isinstance(op, Apart) or last.apart is not None:
-            pieces.append(Piece([(i, op)], pixels[i], pixels[i + 1]))
+        if last.takes(op):
+            pieces[-1] = Piece([*last.ops, (i, op)], last.given, rows[i + 1])
         else:
-            pieces[-1] = Piece([*last.ops, (i, op)], last.given, pixels[i + 1])
+            pieces.append(Piece([(i, op)], rows[i], rows[i + 1]))
     return pieces
 
 
-def check_behind(piece: Piece) -> None:
-    """A native piece behind a custom operation starts from an image in memory."""
-    if piece.given.dtype != "uint8" or piece.given.layout != "HWC" or piece.given.channels not in (1, 3):
+def _programs_take(row: Row) -> bool:
+    return isinstance(row, Pixels) and row.dtype == "uint8" and row.layout == "HWC" and row.channels in (1, 3)
+
+
+def misplaced(pieces: Sequence[Piece]) -> tuple[int, Op, Row] | None:
+    """An operation that would have to start from numbers that no program takes, its place, and those."""
+    for piece in pieces:
+        for place, op in piece.ops:
+            if piece.converts and not isinstance(op, Values):
+                return place, op, piece.given
+    return None
+
+
+def check_behind(given: Row) -> None:
+    """A program behind a custom operation starts from an image in memory."""
+    if not _programs_take(given):
         raise ValueError(
-            f"behind a custom operation takes uint8 pixels (height, width, 1 or 3 channels), and gets {piece.given}: "
+            f"behind a custom operation takes uint8 pixels (height, width, 1 or 3 channels), and gets {given}: "
             "put it before"
         )
 
 
-def row_bytes(pixels: Pixels) -> int:
-    """Bytes of one image."""
-    height, width, channels = pixels.height or 0, pixels.width or 0, pixels.channels
-    return height * width * channels * np.dtype(pixels.dtype).itemsize
+def sides(row: Row) -> tuple[int, ...]:
+    """The shape of a row whose sides are all known."""
+    return tuple(side or 0 for side in row.shape)
+
+
+def check_size(row: Row) -> None:
+    """No row is so large that batches of it can't be counted."""
+    if row_bytes(row) > MAX_ROW_BYTES:
+        raise ValueError(f"makes {row_bytes(row):,} bytes a sample; at most {MAX_ROW_BYTES:,}")
+
+
+def row_bytes(row: Row) -> int:
+    """Bytes of one."""
+    return prod(sides(row)) * element_type(row.dtype).itemsize
+
+
+def converted(program: kernels.Program, piece: Piece) -> kernels.Program:
+    """The program with a conversion behind it."""
+    given, made, factors = piece.given, piece.made, piece.factors
+    count = prod(sides(given))
+    channels = 1
+    layouts = ["hwc", "hwc"]
+    if isinstance(given, Pixels) and isinstance(made, Pixels):
+        channels, layouts = given.channels, [given.layout.lower(), made.layout.lower()]
+    elif factors is not None and factors.most > 1:
+        channels = given.shape[-1] or 1
+    scale, bias = ([], []) if factors is None else factors.factors(channels)
+    before, after = (kernels.LAYOUTS.index(layout) for layout in layouts)
+    return program.then_conversion(
+        kernels.NUMBERS.index(given.dtype), kernels.ELEMENTS.index(made.dtype), (count // channels, channels),
+        before, after, scale, bias,
+    )  # fmt: skip
 
 
 def why_python(op: CustomOp, jit: ModuleType | None) -> str | None:
@@ -76,8 +150,7 @@ class Stage(NamedTuple):
 
     number: int
     runs: Apart | kernels.Program
-    given: Pixels
-    made: Pixels
+    made: Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,34 +160,60 @@ class Tail:
     stages: tuple[Stage, ...]
     seed: int
 
-    def run(self, row: NDArray[Any], epoch: int, sample: int) -> NDArray[Any]:
-        """The finished image, in the memory it was given where that fits."""
-        for number, runs, given, made in self.stages:
-            out = np.empty([side or 0 for side in made.shape], made.dtype)
+    @property
+    def told(self) -> int:
+        """How many numbers its programs tell."""
+        return sum(stage.runs.told for stage in self.stages if isinstance(stage.runs, kernels.Program))
+
+    def run(self, row: NDArray[Any], epoch: int, sample: int, told: NDArray[np.float64] | None = None) -> NDArray[Any]:
+        """The finished row, in the memory it was given where that fits; ``told`` gets the numbers told."""
+        for number, runs, made in self.stages:
             if isinstance(runs, kernels.Program):
-                shape = np.array([given.height, given.width, given.channels, 8], np.uint32)
-                runs.run(np.ascontiguousarray(row), shape, epoch, sample, out)
+                mine = None if told is None else told[: runs.told]
+                out = made_by(runs, made, np.ascontiguousarray(row), b"", epoch, sample, mine)
+                told = None if told is None else told[runs.told :]
                 row = out
                 continue
             if isinstance(runs, Poison):
                 row = runs.lay_over(row, sample)
                 continue
             random = Random(self.seed, epoch, sample, number)
+            out = row if runs.in_place else np.zeros(sides(made), made.dtype)
             arguments = (row, random) if runs.in_place else (row, out, random)
             try:
                 # Compiled code counts with 64 bits: what would wrap round here has another result there.
                 with np.errstate(over="raise"):
-                    runs.function(*arguments)
+                    returned: Any = runs.function(*arguments)  # type: ignore[func-returns-value]
             except Exception as error:
                 raise _failed(runs, error) from error
-            row = row if runs.in_place else out
+            if returned is not None:
+                raise OperationError(f"the operation {runs} {RETURNED}")
+            row = out
         return row
 
 
+def made_by(
+    program: kernels.Program, made: Row, payload: Buffer, metadata: Buffer, epoch: int, sample: int,
+    told: NDArray[np.float64] | None = None,
+) -> NDArray[Any]:  # fmt: skip
+    """One row, by a program called from Python."""
+    out = np.empty(sides(made), element_type(made.dtype))
+    program.run(payload, metadata, epoch, sample, out.reshape(-1).view(np.uint8), told)
+    return out
+
+
 def _failed(op: CustomOp, error: Exception) -> OperationError:
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"line {last.lineno} of {Path(last.filename).name}"
     return OperationError(
-        f"the operation {op} failed in {where}: {type(error).__name__}: {error}",
-        hint="on_error='skip' leaves out the sample",
+        f"the operation {op} failed in {line_of(error)}", hint="on_error='skip' leaves out the sample"
     )
+
+
+def element_type(name: str) -> np.dtype[Any]:
+    """Numpy's dtype; bfloat16 is one of ml_dtypes."""
+    if name != "bfloat16":
+        return np.dtype(name)
+    try:
+        found: np.dtype[Any] = np.dtype(importlib.import_module("ml_dtypes").bfloat16)
+    except ImportError:
+        raise PipelineError("numpy has no bfloat16 of its own", hint="pip install ml_dtypes, or use float16") from None
+    return found

@@ -57,16 +57,7 @@ class Position:
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Position:
         """What ``to_dict`` gave."""
-        if not isinstance(state, Mapping):
-            raise StateError(f"a state is a dictionary, not a {type(state).__name__}")
-        missing = {"version", "epoch", "done", "order"} - set(state)
-        if missing:
-            raise StateError(f"the state has no {', '.join(sorted(missing))}", hint="give what state_dict() returned")
-        if state["version"] != VERSION:
-            raise StateError(
-                f"the state has version {state['version']!r}; this fastloader reads {VERSION}",
-                hint="load it with the version that saved it, or pip install -U fastloader",
-            )
+        check_state(state, {"epoch", "done", "order"}, VERSION)
         order = state["order"]
         if not isinstance(order, Mapping) or not all(isinstance(value, int | str) for value in order.values()):
             raise StateError("the state's order is no dictionary of numbers and strings")
@@ -74,3 +65,17 @@ class Position:
             return cls(whole("epoch", state["epoch"]), whole("done", state["done"]), dict(order))
         except (TypeError, ValueError) as error:
             raise StateError(f"in the state, {error}") from error
+
+
+def check_state(state: Any, names: set[str], version: int) -> None:
+    """Raises ``StateError`` unless it is a dictionary with these names, of this version."""
+    if not isinstance(state, Mapping):
+        raise StateError(f"a state is a dictionary, not a {type(state).__name__}")
+    missing = {"version", *names} - set(state)
+    if missing:
+        raise StateError(f"the state has no {', '.join(sorted(missing))}", hint="give what state_dict() returned")
+    if state["version"] != version:
+        raise StateError(
+            f"the state has version {state['version']!r}; this fastloader reads {version}",
+            hint="load it with the version that saved it, or pip install -U fastloader",
+        )

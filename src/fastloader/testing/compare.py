@@ -33,11 +33,21 @@ def row(values: Any, i: int) -> Any:
     if isinstance(values, np.ma.MaskedArray):
         flags = np.ma.getmaskarray(values)[i].tobytes()  # as bytes, for the masks of structured dtypes have fields too
         return None if flags == b"\1" * len(flags) else values.data[i, ...]
+    if isinstance(values, Mapping):
+        found = {name: row(value, i) for name, value in values.items()}
+        return None if all(value is None for value in found.values()) else found
     return values[i, ...] if isinstance(values, np.ndarray) else values[i]
+
+
+def count(values: Any) -> int:
+    """How many samples a field's part of a batch holds."""
+    return count(next(iter(values.values()))) if isinstance(values, Mapping) else len(values)
 
 
 def agree(single: Any, item: Any) -> bool:
     """Whether a value read alone is the one found in a batch, where numbers have become numpy's."""
     if isinstance(item, np.ndarray | np.generic):
         single, item = np.asarray(single), np.asarray(item)
+    if isinstance(item, Mapping) and isinstance(single, Mapping):
+        return item.keys() == single.keys() and all(agree(single[name], value) for name, value in item.items())
     return identical(single, item)

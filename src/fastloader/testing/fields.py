@@ -23,11 +23,11 @@ import pytest
 
 from fastloader.dataset import open_dataset
 from fastloader.errors import SampleError
-from fastloader.fields import Field
+from fastloader.fields import Field, RowDecoder
 from fastloader.formats.fld import Dataset
 from fastloader.loader import DataLoader
 from fastloader.reader import DatasetReader
-from fastloader.testing.compare import agree, identical, row
+from fastloader.testing.compare import agree, count, identical, row
 from fastloader.types import byte_view
 from fastloader.verify import verify
 from fastloader.writer import DatasetWriter
@@ -54,6 +54,14 @@ class FieldContract:
     def equal(self, given: Any, got: Any) -> bool:
         """Whether what was read is right for what was written. Override it where a field changes type or loses bits."""
         return identical(given, got)
+
+    def count(self, batch: Any) -> int:
+        """How many samples the field's part of a batch holds; override it, and ``row``, for batches of another kind."""
+        return count(batch)
+
+    def row(self, batch: Any, position: int) -> Any:
+        """One sample's value out of a batch, as it would come alone; ``None`` where it is missing."""
+        return row(batch, position)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """One run of each test for each field."""
@@ -96,8 +104,8 @@ class FieldContract:
 
     def test_no_values_at_all(self, field: Field, tmp_path: Path) -> None:
         """A dataset of no samples, and a batch of none."""
-        assert len(write(tmp_path / "none.fld", field, []).read_batch([])[NAME]) == 0
-        assert len(write(tmp_path / "some.fld", field, self.values(field)).read_batch([])[NAME]) == 0
+        assert self.count(write(tmp_path / "none.fld", field, []).read_batch([])[NAME]) == 0
+        assert self.count(write(tmp_path / "some.fld", field, self.values(field)).read_batch([])[NAME]) == 0
 
     def test_missing_values_come_back_missing(self, field: Field, tmp_path: Path) -> None:
         """Between others, at both ends, and alone."""
@@ -127,9 +135,9 @@ class FieldContract:
         batches = [[i] for i in everything] + [everything, everything[::-1], everything + everything[::2]]
         for indices in batches:
             batch = reader.read_batch(indices)[NAME]
-            assert len(batch) == len(indices)
+            assert self.count(batch) == len(indices)
             for position, i in enumerate(indices):
-                item = row(batch, position)
+                item = self.row(batch, position)
                 assert (item is None) == (single[i] is None), f"sample {i} is missing in one way of reading it only"
                 assert agree(single[i], item), f"sample {i}: alone {single[i]!r}, in a batch {item!r}"
 
@@ -191,9 +199,24 @@ class FieldContract:
         single = [sample[NAME] for sample in reader]
         for workers in (0, 2):
             batches = list(DataLoader(reader, batch_size=2, shuffle=False, num_workers=workers))
-            got = [row(batch[NAME], i) for batch in batches for i in range(len(batch[NAME]))]
+            got = [self.row(batch[NAME], i) for batch in batches for i in range(self.count(batch[NAME]))]
             assert len(got) == len(single)
             assert all(map(agree, single, got))
+
+    def test_compiled_and_plain_rows_agree(self, field: Field, tmp_path: Path) -> None:
+        """Where the decoder fills rows, compiled code gives what plain Python gives, missing values too."""
+        kind = field.get_decoder_class()
+        if not issubclass(kind, RowDecoder):
+            return
+        reader = write(tmp_path / "x.fld", field, [None, *self.values(field)])
+        (batch,) = DataLoader(reader, len(reader), shuffle=False)
+        plain = reader.read_batch(range(len(reader)))
+        for values in (batch[NAME], plain[NAME]):
+            assert isinstance(values, np.ma.MaskedArray)
+            assert values.dtype == kind(field).row.dtype
+        for i in range(len(reader)):
+            found, wanted = row(batch[NAME], i), row(plain[NAME], i)
+            assert identical(found, wanted), f"sample {i}: the loader gives {found!r}, plain Python {wanted!r}"
 
     def test_elements_are_the_values(self, field: Field, tmp_path: Path) -> None:
         """Where the decoder names them, joined batches hold what it would give."""

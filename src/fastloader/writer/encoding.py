@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,18 +16,32 @@ from fastloader.formats.fld import Column, FieldSpec
 from fastloader.types import Buffer, byte_view
 
 
-def encode_column(spec: FieldSpec, values: Sequence[Any], first: int) -> Column:
+@dataclass(frozen=True, slots=True)
+class Dictionary:
+    """What many payloads of a field have in common, ready to compress with."""
+
+    data: bytes
+    native: kernels.Dictionary
+
+    @classmethod
+    def of(cls, data: bytes) -> Dictionary:
+        """From its bytes."""
+        return cls(data, kernels.Dictionary(data))
+
+
+def encode_column(spec: FieldSpec, values: Sequence[Any], first: int, dictionary: Dictionary | None = None) -> Column:
     """One field of a run of samples, ``first`` being the number of the first."""
     encoded = encode_at_once(spec.field, values)
     if encoded is None:
-        return _encode_each(spec, values, first)
+        return _encode_each(spec, values, first, dictionary)
     payloads: list[Buffer] = list(encoded.payloads)
     raw_sizes = np.fromiter(map(len, payloads), np.uint64, len(payloads))
     codecs = np.zeros(len(payloads), np.uint8)
     if spec.codec:
         for i, payload in enumerate(encoded.payloads):
-            payloads[i], codecs[i] = _compressed(spec, payload)
-    return Column(encoded.metadata, np.ones(len(values), np.bool_), payloads, raw_sizes, codecs)
+            payloads[i], codecs[i] = _compressed(spec, payload, dictionary)
+    used = None if dictionary is None else dictionary.data
+    return Column(encoded.metadata, np.ones(len(values), np.bool_), payloads, raw_sizes, codecs, used)
 
 
 def encode_at_once(field: Field, values: Sequence[Any]) -> EncodedColumn | None:
@@ -46,7 +61,7 @@ def encode_at_once(field: Field, values: Sequence[Any]) -> EncodedColumn | None:
     return encoded
 
 
-def _encode_each(spec: FieldSpec, values: Sequence[Any], first: int) -> Column:
+def _encode_each(spec: FieldSpec, values: Sequence[Any], first: int, dictionary: Dictionary | None) -> Column:
     """One value after the other. What numpy can do for all of them at once is left to the end."""
     field = spec.field
     rows: list[tuple[Any, ...]] = []
@@ -62,7 +77,7 @@ def _encode_each(spec: FieldSpec, values: Sequence[Any], first: int) -> Column:
                 payload: Buffer = encoded.payload
                 payload = payload if type(payload) is bytes else byte_view(payload)
                 raw_sizes.append(len(payload))
-                payload, codec = _compressed(spec, payload)
+                payload, codec = _compressed(spec, payload, dictionary)
                 payloads.append(payload)
                 codecs.append(codec)
     except Exception as error:
@@ -73,6 +88,7 @@ def _encode_each(spec: FieldSpec, values: Sequence[Any], first: int) -> Column:
         payloads,
         np.array(raw_sizes, np.uint64),
         np.array(codecs, np.uint8),
+        None if dictionary is None else dictionary.data,
     )
 
 
@@ -92,12 +108,15 @@ def _metadata(spec: FieldSpec, rows: list[tuple[Any, ...]], first: int) -> NDArr
         raise
 
 
-def _compressed(spec: FieldSpec, payload: bytes | memoryview) -> tuple[bytes | memoryview, int]:
+def _compressed(
+    spec: FieldSpec, payload: bytes | memoryview, dictionary: Dictionary | None
+) -> tuple[bytes | memoryview, int]:
     """The payload in the field's compression, where that makes it smaller, and the compression used."""
     if spec.codec and len(payload):
-        packed = kernels.compress(payload, spec.codec, spec.level)
+        codec = spec.codec if dictionary is None else kernels.ZSTD_DICTIONARY
+        packed = kernels.compress(payload, codec, spec.level, None if dictionary is None else dictionary.native)
         if len(packed) < len(payload):
-            return packed, spec.codec
+            return packed, codec
     return payload, 0
 
 

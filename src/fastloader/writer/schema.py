@@ -36,13 +36,20 @@ def make_specs(
         raise ValueError("a dataset has at least one field")
     for name, field in fields.items():
         _check_field(name, field)
-    codecs = {spec.name: (spec.codec, spec.level) for spec in there or ()}  # what is added is stored like what is there
+    codecs = {name: kernels.codec_id(field.compression) for name, field in fields.items()}
+    codecs |= {
+        spec.name: (spec.codec, spec.level) for spec in there or ()
+    }  # what is added is stored like what is there
     codecs |= _codecs(compression, fields)
-    specs = [FieldSpec(name, field, *codecs.get(name, (0, 0))) for name, field in fields.items()]
+    specs = [FieldSpec(name, field, *codecs[name]) for name, field in fields.items()]
     if existing is not None and there is not None and _schema(specs) != stored_schema(existing):
         has = {spec.name: spec.field for spec in there}
         if has == dict(fields) and list(has) == list(fields):
             raise ValueError(f"{existing.path}: the options of its fields are stored in another form; write it anew")
+        clashes = [(name, field.clash_with(has[name])) for name, field in fields.items() if name in has]
+        for name, clash in clashes:
+            if clash is not None:
+                raise ValueError(f"{existing.path}: field {name!r} can't be added to: {clash}")
         raise ValueError(f"the dataset has the fields {has}, not {dict(fields)}")
     return specs
 

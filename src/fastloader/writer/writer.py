@@ -27,6 +27,7 @@ from fastloader.writer.encoding import encode_column
 from fastloader.writer.fetching import fetch_in_order
 from fastloader.writer.intake import Intake
 from fastloader.writer.schema import Compression, check_page_size, make_specs, worker_count
+from fastloader.writer.training import Dictionaries, Training, known_dictionaries
 
 CHUNK_SAMPLES = 1024
 POOL_CHUNK_SAMPLES = 256
@@ -50,6 +51,7 @@ class _Pending:
     first: int
     samples: list[list[Any]]
     keys: list[bytes] | None
+    dictionaries: Dictionaries
 
 
 class DatasetWriter:
@@ -64,7 +66,8 @@ class DatasetWriter:
     field, every later call raises it again, and nothing is published. To leave out bad samples, check them before.
 
     ``page_size`` is a power of two, 2 MiB unless given; a writer that adds to a dataset keeps the page size there.
-    ``compression`` is ``None``, "lz4", "zstd" or "zstd:LEVEL", for all fields or by name. ``keys=True`` gives every
+    ``compression`` is ``None``, "lz4", "zstd" or "zstd:LEVEL", for all fields or by name; for fields that are not named
+    it is the field's own, which only texts have. ``keys=True`` gives every
     sample a unique key. ``mode="a"`` adds the samples as new shards behind those already there; ``fields`` may then
     be ``None``.
 
@@ -128,6 +131,9 @@ class DatasetWriter:
         self._spent: deque[list[Any]] = deque()
         self._sample_keys: list[bytes] = []
         self._bytes = 0
+        self._dictionaries = known_dictionaries(existing, self._specs)
+        training = Training(self._specs, self._dictionaries)
+        self._training = training if training.wanted else None
         self._process = os.getpid()
         self._closed = False
 
@@ -209,6 +215,8 @@ class DatasetWriter:
                 raise failure
             return
         try:
+            if self._training is not None:
+                self._trained(self._training)
             self._submit()
             while self._in_flight:
                 self._store_next()
@@ -297,17 +305,32 @@ class DatasetWriter:
             self._sample_keys.append(key)
         self._bytes += size
         self.num_samples += 1
+        if self._training is not None:
+            if self._training.look(values, size):
+                self._trained(self._training)
+            elif self._training.held:
+                return
         if len(self._samples) >= self._chunk_samples or self._bytes >= CHUNK_BYTES:
             self._submit()
 
+    def _trained(self, training: Training) -> None:
+        """Compress with dictionaries from now on: what still waits, if all does, else what comes next."""
+        if not training.held:
+            self._submit()
+        self._dictionaries, self._training = training.finish(), None
+
     def _submit(self) -> None:
         """Encode the samples taken, now or in the pool; chunks are stored in the order of submission."""
-        if not self._samples:
-            return
         first = self._base + self.num_samples - len(self._samples)
-        pending = _Pending(first, self._samples, self._sample_keys if self._keyed else None)
-        size = self._bytes
+        samples, keys, size = self._samples, self._sample_keys, self._bytes
         self._samples, self._sample_keys, self._bytes = [], [], 0
+        for begin in range(0, len(samples), self._chunk_samples):
+            some = samples if len(samples) <= self._chunk_samples else samples[begin : begin + self._chunk_samples]
+            theirs = keys[begin : begin + len(some)] if self._keyed else None
+            pending = _Pending(first + begin, some, theirs, self._dictionaries)
+            self._submit_one(pending, size * len(some) // len(samples))
+
+    def _submit_one(self, pending: _Pending, size: int) -> None:
         if self._pool is None:
             self._target.append(self._encode(pending))
             # Samples stored are let go one by one as others come, which then get their memory. Let go all at once, it
@@ -328,8 +351,8 @@ class DatasetWriter:
 
     def _encode(self, pending: _Pending) -> Chunk:
         columns = [
-            encode_column(spec, values, pending.first)
-            for spec, values in zip(self._specs, zip(*pending.samples, strict=True), strict=True)
+            encode_column(spec, values, pending.first, pending.dictionaries.get(i))
+            for i, (spec, values) in enumerate(zip(self._specs, zip(*pending.samples, strict=True), strict=True))
         ]
         return Chunk(len(pending.samples), columns, pending.keys)
 

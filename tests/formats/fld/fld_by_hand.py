@@ -235,7 +235,7 @@ def shape_of(shape: list[int | None] | None, row: bytes) -> tuple[int, ...]:
 
 
 def value(data: bytes, field: int, sample: int) -> Any:
-    """A sample's value; for JPEG and PNG, the shape of its metadata row and the encoded bytes."""
+    """A sample's value; for JPEG, PNG and WebP, the shape of its metadata row and the encoded bytes."""
     described = descriptors(data)[field]
     if is_missing(data, field, sample):
         return None
@@ -257,7 +257,7 @@ def value(data: bytes, field: int, sample: int) -> Any:
     if described.type_id == 10:
         shape = tuple(arguments[name] for name in ("height", "width", "channels"))
         return np.frombuffer(raw, np.dtype(arguments["dtype"]).newbyteorder("<")).reshape(shape)
-    assert described.type_id in (11, 12)
+    assert described.type_id in (11, 12, 13)
     if arguments.get("seekable"):
         raw = raw[: -struct.unpack("<I", raw[-8:-4])[0]]
     return struct.unpack("<4I", row), raw

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import itertools
 
 import fld_by_hand as hand
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 import fastloader as fl
 
@@ -69,7 +70,7 @@ def test_reading_by_hand_gives_the_expected_values(name):
         assert list(values) == names
         for field, value in enumerate(values.values()):
             found = hand.value(data, field, sample)
-            if name in ("images", "seekable") and found is not None:
+            if name in ("images", "seekable", "upright") and found is not None:
                 found = found[1]
             assert MAKE["plain"](found) == value, (names[field], sample)
 
@@ -101,3 +102,23 @@ def test_compressed_payloads_are_kept_only_where_they_are_smaller():
             assert extent.codec == (codec if sample % 2 else 0), "the odd samples repeat themselves, the others do not"
             assert (extent.size < extent.raw_size) == bool(extent.codec)
     assert all(hand.header(read(name)).flags == 1 | 4 for name in FILES if name != "compressed")
+
+
+def test_turned_images_have_the_shape_and_the_pixels_of_pillows_upright_ones():
+    data = read("upright")
+    reader = fl.open(hand.VECTORS / "upright.fld")
+    for sample, name in itertools.product(range(2), reader.field_names):
+        found = hand.value(data, reader.field_names.index(name), sample)
+        if found is None:
+            assert reader[sample][name] is None
+            continue
+        shape, encoded = found
+        with Image.open(io.BytesIO(encoded)) as image:
+            wanted = np.asarray(image if name == "lying" else ImageOps.exif_transpose(image))
+        got = reader[sample][name]
+        assert shape == (*got.shape, 8) == (*wanted.shape, 8)
+        assert got.shape[:2] == ((7, 9) if name in ("lying", "alpha") else (9, 7))
+        if name == "jpeg":  # another libjpeg may round otherwise
+            assert abs(got.astype(int) - wanted).max() <= 2
+        else:
+            np.testing.assert_array_equal(got, wanted)

@@ -9,7 +9,7 @@ import crc32c
 import fld_by_hand as hand
 import pytest
 
-from fastloader.fields import BY_TYPE_ID
+from fastloader.fields import BY_TYPE_ID, AudioCompressedField
 from fastloader.formats.fld import layout
 from fastloader.types import FIRST_USER_TYPE, TypeId
 
@@ -198,6 +198,7 @@ def test_documented_structures_have_the_sizes_of_the_code():
     assert sizes_add_up(rows_under("Directory entry"), 0) == 48 == layout.ENTRY.size
     assert sizes_add_up(rows_under("Extents"), 0) == 32 == layout.EXTENT.itemsize
     assert sizes_add_up(rows_under("Allocation table"), 0) == 16 == layout.PAGE.itemsize
+    assert sizes_add_up(rows_under("AUDIO_COMPRESSED"), 0) == 16 == AudioCompressedField().metadata_type.itemsize
 
 
 def test_documented_numbers_are_those_of_the_code():

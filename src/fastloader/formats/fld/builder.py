@@ -94,7 +94,7 @@ class Column:
     """One field of a run of samples, encoded.
 
     ``payloads`` are buffers of bytes, one a sample; for a field that stores none it is empty, and so are ``raw_sizes``
-    and ``codecs``.
+    and ``codecs``. ``dictionary`` is what some of them are compressed with.
     """
 
     metadata: NDArray[Any]
@@ -102,6 +102,7 @@ class Column:
     payloads: list[Buffer]
     raw_sizes: NDArray[np.uint64]
     codecs: NDArray[np.uint8]
+    dictionary: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -142,8 +143,10 @@ class FldBuilder:
         self._page_first = [0]  # first samples of the pages begun but not yet in the table
         self._keys = KeyIndexBuilder(spills, first_sample) if keys else None
         self._compressed = False
+        self._dictionaries: dict[int, bytes] = {}
         self._entries: list[Entry] = []
         self._tail = bytearray()  # tables not written yet
+        self._data_ended = False
 
     @property
     def data_size(self) -> int:
@@ -184,6 +187,8 @@ class FldBuilder:
             rows["crc"] = crcs[:, j]
             rows["codec"] = column.codecs[first:last]
             self._compressed |= bool(rows["codec"].any())
+            if column.dictionary is not None and (rows["codec"] == kernels.ZSTD_DICTIONARY).any():
+                self._dictionaries[i] = column.dictionary
             self._extents[i].append(rows.view(np.uint8))
         for i, spill in self._metadata.items():
             spill.append(np.ascontiguousarray(chunk.columns[i].metadata[first:last]).view(np.uint8))
@@ -224,14 +229,14 @@ class FldBuilder:
 
     def finish(self) -> tuple[int, int]:
         """Write the tables and the header and publish the file. Returns its size and its identity."""
-        self._staging.flush()
-        self._entries.append(Entry(Kind.DATA, NO_FIELD, 0, 0, 0, DATA_BEGIN, self._at - DATA_BEGIN, 0, 0))
-        self._finish_pages()
+        self._end_data()
         for i, spill in self._extents.items():
             self._write_table(Kind.EXTENTS, i, EXTENT.itemsize, spill.chunks(PIECE))
         for i, spill in self._metadata.items():
             width = self._specs[i].field.metadata_type.itemsize
             self._write_table(Kind.METADATA, i, width, spill.chunks(PIECE))
+        for i, dictionary in sorted(self._dictionaries.items()):
+            self._write_table(Kind.DICTIONARY, i, 1, [dictionary])
         for i, bits in enumerate(self._validity):
             if bits.any_missing:
                 self._write_table(Kind.VALIDITY, i, 1, bits.finish().chunks(PIECE))
@@ -255,6 +260,19 @@ class FldBuilder:
         self._file.publish(self._at)
         self.discard()
         return self._at, identity
+
+    def _end_data(self) -> None:
+        if self._data_ended:
+            return
+        self._data_ended = True
+        self._staging.flush()
+        self._entries.append(Entry(Kind.DATA, NO_FIELD, 0, 0, 0, DATA_BEGIN, self._at - DATA_BEGIN, 0, 0))
+        self._finish_pages()
+
+    def begin_table(self, kind: Kind, field: int, row_size: int) -> TableUnderWay:
+        """A table that is written piece by piece; no samples come behind it, and it is ended before ``finish``."""
+        self._end_data()
+        return TableUnderWay(self, kind, field, row_size)
 
     def discard(self) -> None:
         """Forget the file; harmless once it is published."""
@@ -287,25 +305,10 @@ class FldBuilder:
 
     def _write_table(self, kind: Kind, field: int, row_size: int, chunks: Iterable[bytes]) -> None:
         """A table, then the CRC32C of each of its blocks. Chunks may have any size."""
-        offset = self._align()
-        block_size = block_size_of(self.num_samples)
-        crcs = bytearray()
-        rest = b""
+        table = TableUnderWay(self, kind, field, row_size)
         for chunk in chunks:
-            self._append(chunk)
-            whole = rest + chunk
-            cut = len(whole) - len(whole) % block_size
-            crcs += kernels.block_crcs(memoryview(whole)[:cut], block_size)
-            rest = whole[cut:]
-        crcs += kernels.block_crcs(rest, block_size)
-        size = self._at - offset
-        if size % row_size:
-            raise FormatError(f"table {kind.name} of {size} bytes has rows of {row_size}", path=self._file.path)
-        crcs_offset = self._align()
-        self._append(bytes(crcs))
-        self._entries.append(
-            Entry(kind, field, 0, row_size, block_size, offset, size, crcs_offset, kernels.crc32c(bytes(crcs)))
-        )
+            table.add(chunk)
+        table.end()
 
     def _align(self) -> int:
         self._append(b"\0" * (-self._at % TABLE_ALIGNMENT))
@@ -323,6 +326,49 @@ class FldBuilder:
     def _flush(self) -> None:
         self._file.write_at(self._at - len(self._tail), bytes(self._tail))
         self._tail.clear()
+
+
+class TableUnderWay:
+    """A table being written: rows piece by piece, then the CRC32C of each of its blocks."""
+
+    def __init__(self, builder: FldBuilder, kind: Kind, field: int, row_size: int) -> None:
+        self._builder = builder
+        self._kind, self._field, self._row_size = kind, field, row_size
+        self._block_size = block_size_of(builder.num_samples)
+        self._offset = builder._align()
+        self._crcs = bytearray()
+        self._rest = b""
+
+    @property
+    def size(self) -> int:
+        """Bytes so far."""
+        return self._builder._at - self._offset
+
+    def add(self, chunk: bytes) -> None:
+        """The next bytes, of any number."""
+        self._builder._append(chunk)
+        whole = self._rest + chunk
+        cut = len(whole) - len(whole) % self._block_size
+        self._crcs += kernels.block_crcs(memoryview(whole)[:cut], self._block_size)
+        self._rest = whole[cut:]
+
+    def end(self) -> None:
+        """Write the checksums."""
+        builder = self._builder
+        self._crcs += kernels.block_crcs(self._rest, self._block_size)
+        size = self.size
+        if size % self._row_size:
+            raise FormatError(
+                f"table {self._kind.name} of {size} bytes has rows of {self._row_size}", path=builder._file.path
+            )
+        crcs, where = bytes(self._crcs), builder._align()
+        builder._append(crcs)
+        builder._entries.append(
+            Entry(
+                self._kind, self._field, 0, self._row_size, self._block_size, self._offset, size, where,
+                kernels.crc32c(crcs),
+            )
+        )  # fmt: skip
 
 
 class _Bits:

@@ -94,6 +94,11 @@ class Dataset:
         """Samples in all shards."""
         return int(self.starts[-1])
 
+    @property
+    def sample_bytes(self) -> int:
+        """Bytes of a sample, on average."""
+        return sum(shard.size for shard in self.shards) // max(1, self.num_samples)
+
     def file(self, number: int) -> FldFile:
         """A shard's file, checked to be the one the snapshot means."""
         file = self._files.get(number)

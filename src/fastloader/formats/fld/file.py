@@ -240,9 +240,17 @@ class FldFile:
             extents = self.table(Kind.EXTENTS, field)
             if extents is None:
                 return None
-            payloads = kernels.Payloads(self.bytes, extents, self.data.offset, self.data.offset + self.data.size)
-            self._payloads[field] = payloads
+            payloads = self._payloads[field] = self._payloads_in(self.bytes, extents, field)
         return payloads
+
+    def _payloads_in(self, data: NDArray[np.uint8], extents: kernels.Table, field: int) -> kernels.Payloads:
+        known = self.dictionary(field)
+        try:
+            dictionary = None if known is None else kernels.Dictionary(known)
+        except kernels.Failure as failure:
+            raise explain(failure, self.path, None, self.descriptors[field].name) from failure
+        begin, end = self.data.offset, self.data.offset + self.data.size
+        return kernels.Payloads(data, extents, begin, end, dictionary)
 
     def payloads_of(self, field: int, rows: NDArray[np.int64]) -> kernels.Payloads | None:
         """Like ``payloads``, with the bytes of at least these rows; negative ones stand for nothing."""
@@ -257,7 +265,16 @@ class FldFile:
         # What lies elsewhere is told by who reads it.
         ranges = [(at, size) for at, size in zip(found["pointer"].tolist(), found["size"].tolist(), strict=True)
                   if size and begin <= at <= end and size <= end - at]  # fmt: skip
-        return kernels.Payloads(self.remote.fetched(ranges), extents, begin, end)
+        return self._payloads_in(self.remote.fetched(ranges), extents, field)
+
+    def dictionary(self, field: int) -> bytes | None:
+        """What a field's payloads are compressed with besides themselves, checked; ``None`` where there is nothing."""
+        try:
+            table = self.table(Kind.DICTIONARY, field)
+            return None if table is None else table.row(0, table.rows)
+        except kernels.Failure as failure:
+            name = self.descriptors[field].name
+            raise explain(failure, self.path, None, name, what="the dictionary: ") from failure
 
     @property
     def has_keys(self) -> bool:

@@ -67,6 +67,8 @@ class Kind(IntEnum):
     KEY_OFFSETS = 7
     KEY_BYTES = 8
     KEY_SLOTS = 9
+    DICTIONARY = 10
+    TOKENS = 11
 
 
 DIRECTORY_HEAD = struct.Struct("<III4x")

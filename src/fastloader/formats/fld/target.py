@@ -152,7 +152,7 @@ class FolderTarget:
 
     def __init__(self, path: Path, specs: Sequence[FieldSpec], page_size: int, *, keys: bool, shard_size: int) -> None:
         if path.is_dir():
-            _refuse_foreign(path)
+            refuse_foreign(path)
         self._folder = Directory(path)
         self._told = partial(_told_as, self._folder.aside, path)
         try:
@@ -289,7 +289,7 @@ def concatenate_shards(path: Path, datasets: Sequence[Dataset]) -> None:
                 )
             shards.append(replace(shard, path=os.path.relpath(place, here)))
     if path.is_dir():
-        _refuse_foreign(path)
+        refuse_foreign(path)
     folder = Directory(path)
     try:
         Manifest(tuple(shards)).save(folder.aside)
@@ -318,7 +318,7 @@ def _explained(path: Path, hint: str | None = None) -> Iterator[None]:
         raise explain(error, path, hint) from error
 
 
-def _refuse_foreign(folder: Path) -> None:
+def refuse_foreign(folder: Path) -> None:
     """A folder is replaced only when everything in it is the dataset's own."""
     foreign = sorted(p.name for p in folder.iterdir() if p.name != MANIFEST and not _OWN.fullmatch(p.name))
     if not is_sharded(folder) or foreign:
@@ -326,4 +326,4 @@ def _refuse_foreign(folder: Path) -> None:
         raise StoreError(f"is a folder that is no dataset: {named}", path=folder, hint="choose another name")
 
 
-__all__ = ["AppendTarget", "FileTarget", "FolderTarget", "Shards", "Target", "concatenate_shards"]
+__all__ = ["AppendTarget", "FileTarget", "FolderTarget", "Shards", "Target", "concatenate_shards", "refuse_foreign"]

@@ -1,0 +1,54 @@
+"""Pipelines that images of mutants are led through: crops that decode a part, resizes, and operations on pixels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import fastloader as fl
+from fastloader import ops
+from fastloader.fields import Field, ImageFileField, RawImageField
+
+PIPELINES: tuple[tuple[ops.Op, ...], ...] = (
+    (ops.CenterCrop((3, 4)),),
+    (ops.RandomResizedCrop(6, scale=(0.02, 0.5)), ops.HorizontalFlip(), ops.Normalize(100, 50), ops.Cast("float16")),
+    (ops.Resize(8), ops.CenterCrop((8, 7)), ops.Grayscale()),
+    (ops.RandomCrop((9, 5), padding=6), ops.RandAugment()),
+    (ops.Resize((7, 9), "lanczos"), ops.ColorJitter(0.4, 0.4, 0.4, 0.1), ops.RandomErasing(), ops.Layout("CHW")),
+)
+CROP = 0
+"""The one whose result is a cut from the whole image."""
+
+
+def able(field: Field) -> bool:
+    """Whether the field's images go through pipelines."""
+    if isinstance(field, RawImageField):
+        return (
+            field.dtype == "uint8" and field.channels <= 4 and min(field.shape[:2]) >= 4 and max(field.shape[:2]) <= 100
+        )
+    return isinstance(field, ImageFileField)
+
+
+def run(reader: fl.DatasetReader, name: str, number: int, on_error: str, **options: Any) -> list[Any]:
+    """What a pipeline makes of every sample; with "replace", ``None`` where there is nothing or it is bad."""
+    pipelines = {name: list(PIPELINES[number])}
+    loader = fl.DataLoader(
+        reader, 3, shuffle=False, seed=5, fields=[name], pipelines=pipelines, on_error=on_error, **options
+    )
+    rows: list[Any] = []
+    for batch in loader:
+        column = batch[name]
+        bad = np.ma.getmaskarray(column).reshape(len(column), -1).all(axis=1)
+        rows += [None if missing else np.array(one) for one, missing in zip(np.ma.getdata(column), bad, strict=True)]
+    return rows
+
+
+def cut(image: np.ndarray) -> np.ndarray | None:
+    """What ``PIPELINES[CROP]`` makes of a whole image; ``None`` where it is too small."""
+    height, width = image.shape[:2]
+    if height < 3 or width < 4 or image.dtype != np.uint8:
+        return None
+    top, left = round((height - 3) / 2), round((width - 4) / 2)
+    part = image[top : top + 3, left : left + 4]
+    return part[..., :1].repeat(3, axis=2) if part.shape[2] < 3 else part[..., :3]
