@@ -20,7 +20,7 @@ from tests.stores.fault_proxy import fault_proxy
 
 import fastloader as fl
 from fastloader.errors import NotFoundError, StoreError
-from fastloader.stores import LocalStore, client, open_store
+from fastloader.stores import LocalStore, RefusedError, client, open_store
 from fastloader.testing import identical
 from fastloader.testing.seaweed import PUBLIC, S3Server
 
@@ -108,6 +108,15 @@ def test_an_epoch_is_that_of_the_local_copy(url: str, local: fl.DatasetReader, s
 def test_expressions_read_objects_too(url: str, local: fl.DatasetReader, s3: S3Server) -> None:
     steps = [reader.shuffle(seed=1).batch(10) for reader in (fl.open(url, s3.storage_options()), fl.open(local.path))]
     assert_same(list(steps[0]), list(steps[1]))
+
+
+def test_expressions_join_datasets_of_several_stores(fresh: str, local: fl.DatasetReader, s3: S3Server) -> None:
+    write(fresh, shard_size="300KB", storage_options=s3.storage_options())
+    remote = fl.open(fresh, s3.storage_options())
+    for others in ([fl.open(local.path)], [fl.open(fresh, s3.storage_options())]):
+        joined = remote.concat(*others)
+        numbers = [int(n) for batch in joined.batch(30) for n in batch["number"]]
+        assert numbers == 2 * list(range(COUNT))
 
 
 def test_one_object_is_a_dataset_too(fresh: str, local: fl.DatasetReader, s3: S3Server) -> None:
@@ -314,9 +323,11 @@ def test_credentials_come_from_the_environment_and_from_profiles(
 
 def test_public_buckets_are_read_anonymously(s3: S3Server) -> None:
     write(f"s3://{PUBLIC}/data", shard_size="300KB", storage_options=s3.storage_options())
+    write(f"s3://{PUBLIC}/one.fld", storage_options=s3.storage_options())
     options = {"endpoint": s3.endpoint, "anonymous": True, "attempts": 1}
+    assert len(fl.open(f"s3://{PUBLIC}/one.fld", options)) == COUNT
     assert len(fl.open(f"s3://{PUBLIC}/data", options)) == COUNT
-    with pytest.raises(StoreError):
+    with pytest.raises(RefusedError, match="s3://datasets/sharded: access is refused"):
         fl.open("s3://datasets/sharded", options)
 
 

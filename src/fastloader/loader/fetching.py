@@ -58,7 +58,7 @@ class Fetcher:
 
     def __init__(self, engine: kernels.Engine, *, adapt: bool) -> None:
         self._engine = engine
-        self._files: list[RemoteFile] = []
+        self._files: dict[int, RemoteFile] = {}
         self._adapt = Concurrency(LEAST) if adapt else None
         self._limit = LEAST if adapt else IN_FLIGHT
         self._in_flight = 0
@@ -73,9 +73,9 @@ class Fetcher:
         self.bytes = 0
         self.most_in_flight = 0
 
-    def add(self, file: RemoteFile) -> None:
-        """The object that the engine gives the next number to."""
-        self._files.append(file)
+    def add(self, number: int, file: RemoteFile) -> None:
+        """The object that the engine knows by this number."""
+        self._files[number] = file
 
     def start(self) -> None:
         """Begin to fetch."""
@@ -101,8 +101,9 @@ class Fetcher:
 
     def stats(self) -> dict[str, Any]:
         """What was fetched, and how."""
-        caches = {id(file.cached.cache): file.cached.cache for file in self._files if file.cached is not None}
-        stores = {id(file.path.store): file.path.store for file in self._files}
+        files = list(self._files.values())
+        caches = {id(file.cached.cache): file.cached.cache for file in files if file.cached is not None}
+        stores = {id(file.path.store): file.path.store for file in files}
         return {
             "requests": self.requests,
             "fetched_bytes": self.bytes,

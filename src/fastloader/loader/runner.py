@@ -214,10 +214,10 @@ class Runner:
     def _add_source(self, shard: int) -> None:
         tables = self._tables(shard)
         file = self._dataset.file(shard)
-        if self._fetcher is not None:
-            assert file.remote is not None
-            self._fetcher.add(file.remote)
-        self._sources[shard] = self._engine.add_source(tables, (str(file.path), *file.inode))
+        number = self._engine.add_source(tables, (str(file.path), *file.inode))
+        if self._fetcher is not None and file.remote is not None:
+            self._fetcher.add(number, file.remote)
+        self._sources[shard] = number
 
     def _make(
         self, ticket: int, samples: NDArray[np.int64], epoch: int, finish: Finish, help: bool = False

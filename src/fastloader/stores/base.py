@@ -15,6 +15,10 @@ class ChangedError(StoreError):
     """An object is not, or no longer, the one that was asked for: it was replaced, or is there already."""
 
 
+class RefusedError(StoreError, PermissionError):
+    """The store does not let us in. Some say so of objects that are not there, to who may not list them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stat:
     """An object: its key, its bytes, what its content is known by, and when it was written (seconds since 1970)."""

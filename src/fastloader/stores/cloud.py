@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from fastloader.errors import FastLoaderError, NotFoundError, StoreError
 from fastloader.stores import client
-from fastloader.stores.base import ChangedError, Done, Stat, UploadBlock, full_url
+from fastloader.stores.base import ChangedError, Done, RefusedError, Stat, UploadBlock, full_url
 from fastloader.stores.profiles import aws_profile
 from fastloader.stores.retrying import Pace, RetryPolicy
 from fastloader.stores.urls import parse_url
@@ -275,6 +275,8 @@ class CloudStore:
                 return ChangedError("was changed by another writer in the meantime", path=where, hint="read it again")
             return self._changed(key, "the server says so")
         said = str(error).split("\n\nDebug source:")[0].strip()
+        if kind in ("PermissionDeniedError", "UnauthenticatedError"):
+            return RefusedError(f"access is refused: {said}", path=where, hint=_HINTS[self.kind])
         often = f" {tried} times" if tried > 1 else ""
         return StoreError(f"the request failed{often}: {said}", path=where, hint=_HINTS[self.kind])
 

@@ -12,7 +12,7 @@ from typing import Any
 from fastloader.errors import ChecksumError, FormatError, NotFoundError
 from fastloader.formats.fld.layout import VERSION
 from fastloader.kernels import crc32c
-from fastloader.stores import ObjectPath, write_atomically
+from fastloader.stores import ObjectPath, RefusedError, write_atomically
 
 MANIFEST = "manifest.json"
 FORMAT = "fastloader manifest"
@@ -130,6 +130,6 @@ def is_sharded(path: Path | ObjectPath) -> bool:
         return os.path.isfile(path / MANIFEST)
     try:
         path.store.stat((path / MANIFEST).key)
-    except NotFoundError:
+    except (NotFoundError, RefusedError):  # who may not list is refused what is not there; the object itself will tell
         return False
     return True
