@@ -99,7 +99,7 @@ def open_dataset(
     dataset: a ``MapSource``, or an ``IterSource`` where there is no random access. ``path`` may also be a folder of
     files, a pattern such as ``"data/*.parquet"``, or a list. ``docs/reference/formats.md`` has all formats.
 
-    - ``storage_options``, ``cache_dir``, ``cache_size``: for URLs of ``.fld`` datasets; ``DatasetReader`` describes them.
+    - ``storage_options``, ``cache_dir``, ``cache_size``: for URLs of ``.fld`` datasets, as for ``DatasetReader``.
     - ``format``: what the files are to be taken for.
     - ``fields``: which to read.
     - ``where``: for Parquet and Arrow, comparisons that must all hold: ``[("label", "==", 3)]``.
