@@ -18,6 +18,7 @@ import pytest
 import fastloader as fl
 from fastloader.formats.objects import STORES, LocalFiles, LocalObject
 from fastloader.formats.opening import FORMATS
+from fastloader.formats.records import Opened
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 
@@ -162,6 +163,22 @@ def test_a_forked_child_reads_what_the_parent_has_open(name, tmp_path):
     child.join()
     assert child.exitcode == 0
     assert [int(sample["x"]) for sample in dataset] == wanted
+
+
+def tell(opened, out):
+    out.put(opened.get("it", os.getpid))
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_what_a_library_holds_open_is_opened_anew_in_a_forked_child():
+    opened = Opened()
+    assert opened.get("it", os.getpid) == opened.get("it", lambda: pytest.fail("made twice")) == os.getpid()
+    context = multiprocessing.get_context("fork")
+    out = context.Queue()
+    child = context.Process(target=tell, args=(opened, out))
+    child.start()
+    assert out.get(timeout=60) == child.pid
+    child.join()
 
 
 def test_another_store_can_be_filled_in(tmp_path, monkeypatch):
