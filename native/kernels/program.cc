@@ -112,6 +112,7 @@ Matrix ProgramRunner::run(const Program& program, Bytes payload, const ImageShap
                           std::uint64_t sample, MutableBytes out, std::span<double> told, const Matrix& before) {
     auto& s = *state_;
     if (shape.bits != 8) throw Failure("decode", "a pipeline takes 8 bits a sample, the image has " + std::to_string(shape.bits));
+    if (!shape.height || !shape.width) throw Failure("decode", "an image without pixels");
     if (program.stored != StoredKind::raw) check_claim(kind_of(program.stored), shape, payload.size());
     if (program.stored == StoredKind::raw && payload.size() != shape.bytes())
         throw Failure("size", "the payload has another size than the image");
