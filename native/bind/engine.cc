@@ -17,7 +17,7 @@ using IoOptions = std::tuple<int, std::size_t, std::uint64_t>;
 
 fl::ReadOptions read_options(const IoOptions& given) {
     const auto [mode, memory, unit] = given;
-    if (mode < 0 || mode > static_cast<int>(fl::ReadMode::populate)) throw nb::value_error("no such way to read");
+    if (mode < 0 || mode > static_cast<int>(fl::ReadMode::remote)) throw nb::value_error("no such way to read");
     if (unit & (unit - 1)) throw nb::value_error("a unit is a power of two");
     return {static_cast<fl::ReadMode>(mode), memory, unit};
 }
@@ -182,6 +182,12 @@ nb::tuple to_python(const fl::FinishedBatch& batch, const std::vector<fl::Column
     return nb::make_tuple(columns, failures);
 }
 
+fl::RemoteReads& remote_of(BoundEngine& e) {
+    auto* reads = e.engine.reads();
+    if (!reads || reads->options().mode != fl::ReadMode::remote) throw nb::value_error("this engine reads no objects");
+    return reads->remote();
+}
+
 double seconds(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
 
 }  // namespace
@@ -309,9 +315,9 @@ void bind_engine(nb::module_& m) {
                 source.push_back(column);
             }
             e.held.push_back(nb::borrow(columns));
-            fl::FileName name{std::get<0>(file), std::get<1>(file), std::get<2>(file), {}};
+            fl::FileName name{std::get<0>(file), std::get<1>(file), std::get<2>(file), {}, 0};
             for (const auto& column : source)
-                if (column.payloads) name.mapped = column.payloads->file();
+                if (column.payloads) name.mapped = column.payloads->file(), name.end = column.payloads->data_end();
             return e.engine.add_source(std::move(source), std::move(name));
         }, "columns"_a, "file"_a = std::tuple<std::string, std::uint64_t, std::uint64_t>{},
            nb::sig("def add_source(self, columns: list[tuple[Table | None, Table | None, Payloads | None]], "
@@ -370,6 +376,26 @@ void bind_engine(nb::module_& m) {
             told["waiting"] = seconds(counts.waiting);
             return told;
         }, nb::sig("def reads(self) -> dict[str, Any]"))
+        .def("take_reads", [](BoundEngine& e, std::size_t most, int milliseconds) {
+            std::vector<fl::RemoteReads::Wanted> wanted;
+            {
+                nb::gil_scoped_release release;
+                wanted = remote_of(e).take(most, milliseconds);
+            }
+            std::vector<std::tuple<std::uint64_t, int, std::uint64_t, std::size_t>> told;
+            for (const auto& one : wanted) told.emplace_back(one.ticket, one.file, one.offset, one.size);
+            return told;
+        }, "most"_a, "milliseconds"_a)
+        .def("finish_read", [](BoundEngine& e, std::uint64_t ticket, nb::object data) {
+            Buffer buffer(data);
+            nb::gil_scoped_release release;
+            remote_of(e).finish(ticket, buffer.bytes());
+        }, "ticket"_a, "data"_a, nb::sig("def finish_read(self, ticket: int, data: Buffer) -> None"))
+        .def("fail_read", [](BoundEngine& e, std::uint64_t ticket, std::string what) {
+            nb::gil_scoped_release release;
+            remote_of(e).fail(ticket, std::move(what));
+        }, "ticket"_a, "what"_a)
+        .def("wake_reads", [](BoundEngine& e) { remote_of(e).wake(); })
         .def("start", [](BoundEngine& e) {
             nb::gil_scoped_release release;
             e.engine.start();

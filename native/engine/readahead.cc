@@ -11,6 +11,7 @@
 #include <chrono>
 #include <iterator>
 #include <map>
+#include <new>
 #include <numeric>
 #include <utility>
 
@@ -18,7 +19,9 @@ namespace fl {
 namespace {
 
 constexpr std::uint64_t kLongest = 1 << 20;  // neighbours are read together up to this size
+constexpr std::uint64_t kLongestRemote = 8 << 20;  // the same for objects, where a request costs far more
 constexpr std::uint64_t kGap = 8 << 10;      // what may lie between neighbours: less costs nothing to read along
+constexpr std::uint64_t kRemoteUnit = 64;
 constexpr std::size_t kOpenFiles = 128;      // twice as many while all are being read from
 constexpr std::uint64_t kChunk = 2 << 20;     // populated at once: one huge page, where the kernel makes them
 constexpr unsigned kPopulating = 4;          // threads that do so
@@ -53,6 +56,7 @@ struct ReadAhead::Block {
     std::uint8_t* memory;
     std::size_t size;
     std::size_t segments;
+    bool beyond = false;  // not of the arena
 };
 
 // A run of bytes of a file that is in memory or on its way there.
@@ -73,6 +77,7 @@ struct ReadAhead::File {
     explicit File(std::pmr::memory_resource* nodes) : segments(nodes) {}
 
     FileName name;
+    int number = 0;
     int fd = -1;
     int plain = -1;  // for looking whether bytes are cached, where the kernel does not tell strangers by mincore
     bool hopeless = false;
@@ -100,11 +105,14 @@ const std::uint8_t* ReadAhead::Loan::bytes(std::size_t range) {
     const auto& wanted = ranges_[range];
     for (std::size_t i = part.first; i < part.first + part.count; ++i) {
         const auto& segment = *segments_[i];
+        if (segment.error && owner_->is_remote())
+            throw Failure("remote", segment.what.empty() ? "reading was given up" : segment.what);
         if (segment.error == EINVAL || segment.error == EOPNOTSUPP) return nullptr;  // no direct reads here after all
         if (segment.error) throw Failure("io", std::string("reading failed: ") + std::strerror(segment.error));
         // Short reads are left to the mapping, which knows whether the file became shorter.
         if (segment.offset + segment.done < std::min(segment.end(), wanted.begin + wanted.size)) return nullptr;
     }
+    if (part.count == 0 && owner_->is_remote()) throw Failure("memory", "no memory to read into");
     if (part.count == 0) return nullptr;
     if (part.count == 1) return segments_[part.first]->to + (wanted.begin - segments_[part.first]->offset);
     auto whole = std::make_unique_for_overwrite<std::uint8_t[]>(wanted.size);
@@ -125,7 +133,7 @@ ReadAhead::~ReadAhead() { stop(); }
 std::size_t ReadAhead::add_file(FileName name) {
     auto file = std::make_unique<File>(&nodes_);
     struct stat status {};
-    if (stat(name.path.c_str(), &status) == 0)
+    if (!is_remote() && stat(name.path.c_str(), &status) == 0)
         file->trusted = geteuid() == 0 || status.st_uid == geteuid() || access(name.path.c_str(), W_OK) == 0;
     file->name = std::move(name);
     if (options_.mode == ReadMode::populate) {
@@ -133,12 +141,17 @@ std::size_t ReadAhead::add_file(FileName name) {
         untouched_ += file->populated.size();
     }
     std::lock_guard lock(mutex_);
+    file->number = static_cast<int>(files_.size());
     files_.push_back(std::move(file));
     return files_.size() - 1;
 }
 
 bool ReadAhead::open(File& file) {
     file.used = ++clock_;
+    if (is_remote()) {
+        file.unit = std::max<std::uint64_t>(options_.unit, kRemoteUnit);
+        return true;
+    }
     if (file.fd >= 0) return true;
     if (file.hopeless) return false;
     if (open_files_ >= kOpenFiles) {
@@ -186,6 +199,10 @@ bool ReadAhead::open_queue() {
         }
         arena_ = std::make_unique<Arena>(options_.memory);
         const auto done = [this](std::span<Read* const> reads) { finished(reads); };
+        if (is_remote()) {
+            queue_ = remote_.open(done);
+            return true;
+        }
         if (options_.mode != ReadMode::pread)
             queue_ = make_uring(options_.depth, {arena_->data(), arena_->capacity()}, done);
         if (!queue_) queue_ = make_pread_pool(options_.threads, done);
@@ -318,14 +335,14 @@ void ReadAhead::serve(Todo& todo) {
             }
             if (!try_serve(loan, todo)) {
                 if (urgent ? running_ : holding_) break;
-                give_up(loan, todo);
+                if (!is_remote() || !try_serve(loan, todo, true)) give_up(loan, todo);
             }
             next = waiting_.erase(next);
         }
     }
 }
 
-bool ReadAhead::try_serve(Loan& loan, Todo& todo) {
+bool ReadAhead::try_serve(Loan& loan, Todo& todo, bool beyond) {
     std::vector<std::size_t> order(loan.ranges_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -335,12 +352,12 @@ bool ReadAhead::try_serve(Loan& loan, Todo& todo) {
     std::vector<Segment*> pins;
     std::vector<std::size_t> covers(order.size());
     auto pieces = missing_pieces(loan, order, covers, pins);
-    const bool found = find_memory(pieces);
+    const bool found = find_memory(pieces, beyond);
     if (found) {
         todo.reads.reserve(todo.reads.size() + pieces.size());
         for (auto& piece : pieces) {
             auto& segment = piece.file->segments[piece.begin];
-            segment.file = piece.file->fd;
+            segment.file = is_remote() ? piece.file->number : piece.file->fd;
             segment.offset = piece.begin;
             segment.size = piece.end - piece.begin;
             segment.to = piece.memory;
@@ -377,10 +394,11 @@ std::vector<ReadAhead::Piece> ReadAhead::missing_pieces(Loan& loan, std::vector<
     std::vector<Piece> pieces;
     pieces.reserve(order.size());
     std::size_t total = 0;
+    const auto longest = is_remote() ? kLongestRemote : kLongest;
     const auto add = [&](File& file, std::uint64_t begin, std::uint64_t end) {
         if (!pieces.empty()) {
             auto& last = pieces.back();
-            if (last.file == &file && begin >= last.begin && begin <= last.end + kGap && end - last.begin <= kLongest) {
+            if (last.file == &file && begin >= last.begin && begin <= last.end + kGap && end - last.begin <= longest) {
                 const auto between = file.from(last.end);
                 const bool free = between == file.segments.end() || between->second.offset >= begin;
                 if (begin <= last.end || free) {
@@ -400,14 +418,15 @@ std::vector<ReadAhead::Piece> ReadAhead::missing_pieces(Loan& loan, std::vector<
         File& file = *files_[wanted.file];
         if (!wanted.size) continue;
         const auto unit = file.fd >= 0 || open(file) ? file.unit : 0;
-        if (!unit || total + wanted.size + 2 * unit > arena_->capacity() / 2) {
+        if (!unit || (!is_remote() && total + wanted.size + 2 * unit > arena_->capacity() / 2)) {
             ++counts_.given_up;
             continue;
         }
         file.used = ++clock_;
         auto at = wanted.begin / unit * unit;
         if (!pieces.empty() && pieces.back().file == &file) at = std::max(at, pieces.back().end);
-        const auto end = (wanted.begin + wanted.size + unit - 1) / unit * unit;
+        auto end = (wanted.begin + wanted.size + unit - 1) / unit * unit;
+        if (is_remote()) end = std::min(end, std::max(file.name.end, wanted.begin + wanted.size));
         for (auto next = file.from(at); at < end; ++next) {
             const bool more = next != file.segments.end() && next->second.offset < end;
             if (!more || at < next->second.offset) add(file, at, more ? next->second.offset : end);
@@ -427,7 +446,8 @@ std::vector<ReadAhead::Piece> ReadAhead::missing_pieces(Loan& loan, std::vector<
 
 // One block for all pieces, where bytes are let go with the batch they were read for; else, or where none is large
 // enough, a block each.
-bool ReadAhead::find_memory(std::vector<Piece>& pieces) {
+bool ReadAhead::find_memory(std::vector<Piece>& pieces, bool beyond) {
+    if (beyond) return find_memory_beyond(pieces);
     if (!options_.unit && pieces.size() > 1) {
         std::size_t total = 0;
         for (const auto& piece : pieces) total = up(total, piece.file->unit) + (piece.end - piece.begin);
@@ -451,9 +471,7 @@ bool ReadAhead::find_memory(std::vector<Piece>& pieces) {
             if (idle == idle_.end()) {
                 for (auto& taken : pieces) --taken.file->reading;
                 for (auto& taken : pieces) {
-                    if (!taken.memory) continue;
-                    arena_->give_back(taken.memory, taken.block->size);
-                    delete taken.block;
+                    if (taken.memory) give_back(taken.block);
                 }
                 return false;
             }
@@ -462,6 +480,31 @@ bool ReadAhead::find_memory(std::vector<Piece>& pieces) {
         piece.block = new Block{piece.memory, size, 1};
     }
     return true;
+}
+
+// A batch larger than all the memory for reads is made all the same, since there is nowhere else to take it from.
+bool ReadAhead::find_memory_beyond(std::vector<Piece>& pieces) {
+    for (auto& piece : pieces) {
+        const auto size = piece.end - piece.begin;
+        piece.memory = new (std::nothrow) std::uint8_t[size];
+        if (!piece.memory) {
+            for (auto& taken : pieces) {
+                --taken.file->reading;
+                if (taken.memory) give_back(taken.block);
+            }
+            return false;
+        }
+        piece.block = new Block{piece.memory, size, 1, true};
+    }
+    return true;
+}
+
+void ReadAhead::give_back(Block* block) {
+    if (block->beyond)
+        delete[] block->memory;
+    else
+        arena_->give_back(block->memory, block->size);
+    delete block;
 }
 
 void ReadAhead::hold(Segment& segment) {
@@ -560,10 +603,7 @@ void ReadAhead::let_go(Segment& segment) {
 void ReadAhead::drop(Segment& segment) {
     if (segment.idle) idle_.erase(segment.place);
     auto* const block = segment.block;
-    if (--block->segments == 0) {
-        arena_->give_back(block->memory, block->size);
-        delete block;
-    }
+    if (--block->segments == 0) give_back(block);
     segment.of->segments.erase(segment.offset);
 }
 

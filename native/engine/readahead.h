@@ -19,7 +19,9 @@
 namespace fl {
 
 // `populate` fills the page cache along the plan and leaves the bytes to the mapping: for files that fit into memory.
-enum class ReadMode : std::uint8_t { mmap, uring, pread, automatic, populate };
+// `remote` is for objects in a store: there is no mapping of their payloads, so every range is read, within the memory
+// there is for reads or, where that will never do, beyond it.
+enum class ReadMode : std::uint8_t { mmap, uring, pread, automatic, populate, remote };
 
 struct ReadOptions {
     ReadMode mode = ReadMode::mmap;
@@ -35,6 +37,7 @@ struct FileName {
     std::uint64_t device = 0;
     std::uint64_t inode = 0;
     Bytes mapped;
+    std::uint64_t end = 0;  // of a remote object: nothing is read beyond
 };
 
 struct ReadCounts {
@@ -114,6 +117,7 @@ public:
 
     const ReadCounts& counts() const { return counts_; }
     const ReadOptions& options() const { return options_; }
+    RemoteReads& remote() { return remote_; }
     std::size_t memory_used();
 
 private:
@@ -133,10 +137,13 @@ private:
 
     void run(Todo& todo);
     void serve(Todo& todo);
-    bool try_serve(Loan& loan, Todo& todo);
+    bool try_serve(Loan& loan, Todo& todo, bool beyond = false);
     std::vector<Piece> missing_pieces(Loan& loan, std::vector<std::size_t>& order, std::vector<std::size_t>& covers,
                                       std::vector<Segment*>& pins);
-    bool find_memory(std::vector<Piece>& pieces);
+    bool find_memory(std::vector<Piece>& pieces, bool beyond);
+    bool find_memory_beyond(std::vector<Piece>& pieces);
+    void give_back(Block* block);
+    bool is_remote() const { return options_.mode == ReadMode::remote; }
     void hold(Segment& segment);
     void attach(Loan& loan, Loan::Part& part, Segment& segment);
     void link(Loan& loan, std::size_t range);
@@ -158,6 +165,7 @@ private:
     std::pmr::unsynchronized_pool_resource nodes_;  // of the files' segments
     std::vector<std::unique_ptr<File>> files_;
     std::unique_ptr<Arena> arena_;
+    RemoteReads remote_;
     std::unique_ptr<ReadQueue> queue_;
     std::list<Segment*> idle_;    // held by nobody, the longest idle first
     std::list<Loan*> waiting_;    // for memory, in the order they asked

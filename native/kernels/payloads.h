@@ -53,6 +53,7 @@ public:
     bool has_windows() const { return !extents_; }
     Extent window(std::uint64_t row) const;
     Bytes file() const { return file_; }
+    std::uint64_t data_end() const { return data_end_; }
 
     // The stored bytes, checked. Throws Failure "checksum" besides.
     Bytes stored(const Extent& extent, const std::uint8_t* there = nullptr) const;

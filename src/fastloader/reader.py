@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, Self, overload
 
@@ -15,7 +17,10 @@ from fastloader import kernels
 from fastloader.errors import DecodeError, FastLoaderError, KeyNotFoundError, UnknownTypeError
 from fastloader.fields import BatchDecoder, BatchParts, Decoder, Field, Lazy, MappedPayloads
 from fastloader.formats.fld import Dataset, explain
+from fastloader.formats.fld.dataset import OPENED_AT_ONCE
+from fastloader.formats.fld.file import FldFile
 from fastloader.formats.fld.layout import Kind
+from fastloader.stores import BlockCache, ObjectPath, locate
 from fastloader.types import Batch, Key, Sample, key_bytes, key_text, mask_missing
 
 
@@ -35,10 +40,29 @@ class DatasetReader:
     """A dataset open for reading. Safe from many threads and across fork; pickles to its path and snapshot.
 
     Every payload and every table row is checked against its CRC32C before it is believed.
+
+    ``path`` may be a URL (``s3://``, ``gs://``, ``az://``, ``https://``): header and tables are fetched as they are
+    needed, and of payloads what is asked for. ``storage_options`` are for the store's client. With ``cache_dir`` what
+    was fetched is kept there, in at most ``cache_size`` bytes (or "50GB"; half of the free space unless given), for all
+    processes of the machine.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._dataset: Dataset | None = Dataset(Path(path))
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        storage_options: Mapping[str, Any] | None = None,
+        *,
+        cache_dir: str | os.PathLike[str] | None = None,
+        cache_size: int | str | None = None,
+    ) -> None:
+        where = locate(path, storage_options)
+        if cache_dir is not None:
+            if not isinstance(where, ObjectPath):
+                raise ValueError(f"{os.fspath(path)}: cache_dir is for URLs; this is a local path")
+            where = replace(where, cache=BlockCache(cache_dir, cache_size))
+        elif cache_size is not None:
+            raise ValueError("cache_size without cache_dir: say where to keep the copies")
+        self._dataset: Dataset | None = Dataset(where)
         self._columns: dict[str, _Column] = {}
 
     @property
@@ -49,7 +73,7 @@ class DatasetReader:
         return self._dataset
 
     @property
-    def path(self) -> Path:
+    def path(self) -> Path | ObjectPath:
         """What was opened."""
         return self.dataset.path
 
@@ -201,6 +225,7 @@ class DatasetReader:
         rows: NDArray[np.int64],
         shards: list[int],
     ) -> Any:
+        self.dataset.warm(shards, self.dataset.file)
         files = [self.dataset.file(number) for number in shards]
         try:
             valid = None
@@ -213,9 +238,13 @@ class DatasetReader:
             if column.batch is not None:
                 metadata = np.zeros(len(rows), column.metadata_type)
                 if column.metadata_type.itemsize:
-                    tables = [file.table(Kind.METADATA, column.number) for file in files]
+                    remote = self.dataset.is_remote
+                    tables = [
+                        file.table(Kind.METADATA, column.number, _of(which, rows, i) if remote else None)
+                        for i, file in enumerate(files)
+                    ]
                     kernels.take([t for t in tables if t is not None], which, rows, metadata.view(np.uint8))
-                sources = [file.payloads(column.number) for file in files] if column.field.has_payload else []
+                sources = self._payloads(column, files, which, rows) if column.field.has_payload else []
                 payloads = MappedPayloads([s for s in sources if s is not None], which, rows)
                 values = column.batch(metadata, payloads)
             else:
@@ -241,6 +270,21 @@ class DatasetReader:
             return values.entries(column.name, valid)[column.name]
         return values if valid is None else mask_missing(values, valid)
 
+    def _payloads(
+        self, column: _Column, files: list[FldFile], which: NDArray[np.int32] | None, rows: NDArray[np.int64]
+    ) -> list[kernels.Payloads | None]:
+        """The field's payloads in these files; of objects, those of the rows are fetched."""
+        if not self.dataset.is_remote:
+            return [file.payloads(column.number) for file in files]
+
+        def fetch(position: int) -> kernels.Payloads | None:
+            return files[position].payloads_of(column.number, _of(which, rows, position))
+
+        if len(files) == 1:
+            return [fetch(0)]
+        with ThreadPoolExecutor(min(OPENED_AT_ONCE, len(files)), "fastloader-reader") as pool:
+            return list(pool.map(fetch, range(len(files))))
+
     def _name_culprit(self, column: _Column, samples: NDArray[np.int64], error: FastLoaderError) -> NoReturn:
         """A batch failed without saying where: find the sample by reading one at a time."""
         for sample in samples:
@@ -254,10 +298,10 @@ class DatasetReader:
         valid = np.ones(len(rows), np.bool_)
         for position, number in enumerate(shards):
             file = self.dataset.file(number)
-            table = file.table(Kind.VALIDITY, column.number)
+            mine = slice(None) if which is None else which == position
+            table = file.table(Kind.VALIDITY, column.number, rows[mine] // 8 if file.remote is not None else None)
             if table is None:
                 continue
-            mine = slice(None) if which is None else which == position
             bits = np.empty(len(rows[mine]), np.uint8)
             try:
                 kernels.take_bits([table], None, np.ascontiguousarray(rows[mine]), bits)
@@ -320,7 +364,7 @@ class DatasetReader:
         return column
 
     @contextlib.contextmanager
-    def _blame(self, path: Path, sample: int, field: str | None = None) -> Iterator[None]:
+    def _blame(self, path: Path | ObjectPath, sample: int, field: str | None = None) -> Iterator[None]:
         """Name file, sample and field in whatever goes wrong."""
         try:
             yield
@@ -340,8 +384,15 @@ class DatasetReader:
             ) from error  # fmt: skip
 
 
-def _look(path: Path) -> str:
+def _look(path: Path | ObjectPath) -> str:
+    if isinstance(path, ObjectPath):
+        return f'get a copy to look at with "fastloader store get {path} ."'
     return f'run "fastloader verify --decode {path}"'
+
+
+def _of(which: NDArray[np.int32] | None, rows: NDArray[np.int64], position: int) -> NDArray[np.int64]:
+    """The rows of one of several files."""
+    return rows if which is None else rows[which == position]
 
 
 class SampleSlice(Sequence[Sample]):
@@ -364,6 +415,6 @@ class SampleSlice(Sequence[Sample]):
         return self._reader.read_sample(self._samples[index])
 
 
-def open_dataset(path: str | os.PathLike[str]) -> DatasetReader:
-    """Open a dataset for reading, whatever it is stored as: a ``.fld`` file or a folder of shards."""
-    return DatasetReader(path)
+def open_dataset(path: str | os.PathLike[str], **options: Any) -> DatasetReader:
+    """Open a dataset for reading, whatever it is stored as; the options are those of ``DatasetReader``."""
+    return DatasetReader(path, **options)

@@ -111,7 +111,7 @@ def _cool_down(path: Path) -> None:
     from fastloader.stores import forget, resident_bytes
 
     opened = Dataset(path)
-    files = [opened.path / shard.path for shard in opened.shards]
+    files = [opened.local / shard.path for shard in opened.shards]
     del opened
     for file in files:
         forget(file)

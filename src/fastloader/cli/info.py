@@ -111,7 +111,7 @@ def _describe(dataset: Dataset, sums: list[_Sums] | None) -> DatasetInfo:
     columns = columns_of(dataset)
     return DatasetInfo(
         path=str(dataset.path),
-        kind="folder" if dataset.path.is_dir() else "file",
+        kind="folder" if dataset.local.is_dir() else "file",
         shards=len(files),
         version="{}.{}".format(*max(file.header.version for file in files)),
         samples=dataset.num_samples,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,7 @@ from fastloader.errors import FastLoaderError
 from fastloader.formats.fld import Dataset
 from fastloader.formats.fld.manifest import Shard
 from fastloader.reader import DatasetReader
+from fastloader.stores import ObjectPath
 
 
 class Joined(DatasetReader):
@@ -69,9 +71,16 @@ def rows_of(steps: Sequence[tuple[Node, Run]]) -> Rows | None:
     if len({(source.fields, *_schema(source.reader)) for source in sources}) > 1:
         return None
     readers = tuple(dict.fromkeys(source.reader for source in sources))
+    if len({_place(reader) for reader in readers}) > 1:  # one dataset has one store
+        return None
     starts = np.cumsum([0, *(len(reader) for reader in readers[:-1])]).tolist()
     joined = readers[0] if len(readers) == 1 else Joined(readers)
     return Rows(joined, sources[0].fields, settings.pop(), readers, tuple(starts))
+
+
+def _place(reader: DatasetReader) -> bytes | None:
+    """The store that a reader's objects are in, with all its options; ``None`` for local files."""
+    return pickle.dumps(reader.path.store) if isinstance(reader.path, ObjectPath) else None
 
 
 def _schema(reader: DatasetReader) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,7 @@ def _of_fld(file: FldFile, dtype: np.dtype[Any] | None) -> Tokens:
             if dtype is not None and dtype != field.dtype:
                 raise ValueError(f"{file.path}: dtype={str(dtype)!r}, and its tokens are {field.dtype}; leave it out")
             begin, end = entry.offset, entry.offset + entry.size
+            assert isinstance(file.path, Path)  # streams are made of local files
             return Tokens(file.path, file.bytes, file.inode, field.dtype, begin, end, table, field)
     raise FormatError(
         "holds samples and no stream of tokens", path=file.path,
@@ -129,6 +130,7 @@ class WindowFile:
     """The windows of one file, as readers and the engine ask for samples."""
 
     has_keys = False
+    remote = None
 
     def __init__(self, tokens: Tokens, length: int, step: int, descriptors: list[Descriptor]) -> None:
         item = tokens.dtype.itemsize
@@ -143,7 +145,7 @@ class WindowFile:
         )
         self.num_samples = self._windows.rows
 
-    def table(self, kind: Kind, field: int = 0) -> None:
+    def table(self, kind: Kind, field: int = 0, rows: NDArray[np.int64] | None = None) -> None:
         """There are none: nothing is missing and nothing needs metadata."""
 
     def payloads(self, field: int) -> kernels.Payloads:
@@ -184,6 +186,7 @@ class WindowDataset:
 
     page_size = DEFAULT_PAGE_SIZE
     has_keys = False
+    is_remote = False
 
     def __init__(
         self, paths: Sequence[Path], length: int, step: int, dtype: np.dtype[Any] | None, header_bytes: int,
@@ -218,6 +221,9 @@ class WindowDataset:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return WindowDataset, (*self._made, self.counts)
+
+    def warm(self, numbers: Sequence[int], use: Callable[[int], object]) -> None:
+        """All files are open."""
 
     @property
     def num_samples(self) -> int:

@@ -47,6 +47,9 @@ EnginePlan = tuple[
 Value = tuple[Any, NDArray[np.bool_] | None]
 """A field's part of a batch, and which of it is there, or ``None`` for all."""
 
+Source = tuple[kernels.Table | None, kernels.Table | None, kernels.Payloads | None]
+"""A field's tables in a shard: metadata, validity, payloads."""
+
 _NOTHING = np.zeros(0, np.uint8)
 _NO_OFFSETS = np.zeros(0, np.int64)
 _EMPTY = memoryview(b"")
@@ -162,9 +165,7 @@ class Column:
         """Memory of so many samples in a slot of the engine; ``None`` where that depends on the samples."""
         return kernels.planned_bytes(self.engine_plan(), samples)
 
-    def source(
-        self, dataset: Dataset, shard: int
-    ) -> tuple[kernels.Table | None, kernels.Table | None, kernels.Payloads | None]:
+    def source(self, dataset: Dataset, shard: int) -> Source:
         """The field's tables in a shard."""
         file = dataset.file(shard)
         return (
@@ -237,11 +238,7 @@ class Column:
             else values
         )
         made, wrong = self.choice.run(lists, numbers, epoch)
-        if wrong:
-            valid = np.ones(len(numbers), np.bool_) if valid is None else valid.copy()
-            valid[list(wrong)] = False
-            faults += [Fault(row, self.name, error) for row, error in wrong.items()]
-        return made, valid
+        return made, self._without(valid, len(numbers), wrong, faults)
 
     def why(self, message: str, dataset: Dataset, sample: int, epoch: int) -> Exception:
         """Why a compiled function of the user's failed on a sample."""

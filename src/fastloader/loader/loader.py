@@ -45,9 +45,9 @@ class DataLoader:
       ``fastloader.samplers``, any iterable of sample numbers, or one of torch's samplers, and decides the order by
       itself; a batch sampler decides the batches too, whatever ``batch_size`` says.
     - ``fields``: which to load.
-    - ``pipelines``: by field of images, sounds, videos, lists or numbers, a list of ``fastloader.ops``. Those on
-      images and sounds run in the engine, from stored bytes to the finished row of the batch in one go; all are checked
-      before anything is read, and ``explain()`` tells them. ``ops.Views`` in place of a list makes several views.
+    - ``pipelines``: by field of images, sounds, videos, numbers or lists, a list of ``fastloader.ops``. Those on images
+      and sounds run in the engine, from stored bytes to the finished row of the batch in one go; all are checked before
+      anything is read, and ``explain()`` tells them. ``ops.Views`` in place of a list makes several views.
       ``batch_ops`` are those on whole batches: ``ops.Mixup``, ``ops.CutMix``.
     - ``pad``: how samples of different lengths come, for all fields that have such or by field. "list", the default: an
       array where shapes agree, else a list. "ragged": values one behind the other, with ``name_offsets`` (batch + 1).
@@ -60,7 +60,8 @@ class DataLoader:
     - ``io``: how bytes come that are not in memory. "mmap" lets the system bring them when they are touched. "uring"
       and "pread" read them ahead along the plan, past the page cache, neighbours together and none twice: by io_uring,
       or by threads. "auto" brings a dataset that fits into half of the free memory into the page cache; of a larger
-      one it looks what is in memory, and reads the rest by io_uring where there is one.
+      one it looks what is in memory, and reads the rest by io_uring where there is one. Objects in a store are fetched
+      along the plan, many ranges at a time; with ``auto_tune`` their number grows while that makes it faster.
     - ``memory_limit``: bytes (or "2GB") for batches being made and bytes read ahead. One batch is made in any case.
     - ``auto_tune``: start with one thread and two batches ahead, and grow both while the consumer waits for batches and
       growing helps. ``num_workers`` (then by default the number of usable CPUs) and ``prefetch_factor`` give the most;
@@ -119,6 +120,9 @@ class DataLoader:
         self._pipelines = self.options.compiled(reader)
         self._batch_steps = self.options.batch_steps(self._pipelines)
         self.plan = self.options.plan(reader)
+        if reader.dataset.is_remote:  # what can't be read so, or not within the cache, is told now
+            numbers = map(reader.field_names.index, self._names)
+            self.options.reading(reader.dataset, list(map(reader.dataset.field, numbers)), self.plan)
         self._next_epoch = 0
         self._resume: Position | None = None
         # The epoch, what was done of it when this pass began, and the step last given.
@@ -178,7 +182,8 @@ class DataLoader:
         - ``io``: the ``mode`` of reading, stored ``bytes`` of batches, seconds that batches or threads were ``waiting``
           for them, ``major_faults``. Where they are read ahead: ``reads`` and ``read_bytes``, of which payloads are
           ``payload_bytes``; ``batches_in_memory``, which needed none; payloads ``given_up`` to the mapping for want of
-          memory.
+          memory. Of objects in a store: ``requests`` and ``fetched_bytes``, how many may be ``in_flight`` and how many
+          were at most, how many were ``hedged`` (asked for twice), ``cache_hits`` and ``cache_misses``.
         - ``memory``: bytes of the ``largest_batch``, and of batches' memory ``kept`` for reuse. ``slots``: for how many
           batches memory was ever made. ``ahead``: how many are made ahead.
         - ``tuning``: what ``auto_tune`` chose and why, or ``None``.

@@ -268,7 +268,9 @@ class LoaderOptions:
         name = self.order or ("random" if self.shuffle else "sequential")
         indices = None if self.indices is None else as_indices(self.indices, len(reader))
         if name == "quasi_random":
-            pages = Pages.of(reader.dataset)
+            dataset = reader.dataset
+            dataset.warm(range(len(dataset.shards)), lambda number: dataset.file(number).pages())
+            pages = Pages.of(dataset)
             chosen = pages if indices is None else pages.within(indices)
             quasi = QuasiRandom(chosen, self.window, self.seed, lanes, run)
             return quasi if indices is None else Subset(indices, len(reader), quasi)

@@ -7,11 +7,13 @@ from typing import Literal, get_args
 
 from fastloader.formats.fld import Dataset
 from fastloader.loader import resources
+from fastloader.stores import BlockCache, ObjectPath
+from fastloader.stores.cache import BLOCK
 
 Io = Literal["auto", "mmap", "uring", "pread"]
 
-Mode = Literal["mmap", "uring", "pread", "automatic", "populate"]
-_MODES: dict[Mode, int] = {"mmap": 0, "uring": 1, "pread": 2, "automatic": 3, "populate": 4}
+Mode = Literal["mmap", "uring", "pread", "automatic", "populate", "remote"]
+_MODES: dict[Mode, int] = {"mmap": 0, "uring": 1, "pread": 2, "automatic": 3, "populate": 4, "remote": 5}
 """The engine's numbers of the ways to read."""
 
 DEFAULT_MEMORY = 128 << 20
@@ -61,10 +63,12 @@ def plan_reading(
 
     ``depth`` batches are in the making at a time.
     """
+    if dataset.is_remote and io != "auto":
+        raise ValueError(f"io={io!r} is for local files; {dataset.path} is fetched from its store")
     if io == "mmap" or not payload_fields:
         return Reading()
     size = sum(shard.size for shard in dataset.shards)
-    if io == "auto" and size <= resources.memory().available // 2:
+    if io == "auto" and not dataset.is_remote and size <= resources.memory().available // 2:
         # It will stay in the page cache, hot for the next epoch: bring it there in large pieces.
         if size < SMALL:
             return Reading()
@@ -83,7 +87,28 @@ def plan_reading(
     if memory_limit is not None:
         memory = min(memory, memory_limit // 2)
     unit = dataset.page_size if habit.window and memory >= 8 * dataset.page_size else 0
-    return Reading("automatic" if io == "auto" else io, memory, unit, min(ahead, MOST_AHEAD))
+    ahead = min(ahead, MOST_AHEAD)
+    if isinstance(dataset.path, ObjectPath):
+        if dataset.path.cache is not None:
+            _check_cache(dataset, dataset.path.cache, habit)
+        return Reading("remote", memory, unit, ahead)
+    return Reading("automatic" if io == "auto" else io, memory, unit, ahead)
+
+
+def _check_cache(dataset: Dataset, cache: BlockCache, habit: Habit) -> None:
+    """A cache must hold what is read again soon, or the same blocks would be fetched over and over.
+
+    In random order that is everything; else the pages of a window, and those of the next.
+    """
+    needed = sum(cache.room_for(shard.size) for shard in dataset.shards)
+    if habit.window:
+        needed = min(needed, cache.room_for((2 * habit.window + 4) * max(dataset.page_size, BLOCK)))
+    if cache.limit < needed:
+        what = f"{habit.window} pages at a time are" if habit.window else "in random order all of it is"
+        raise ValueError(
+            f"cache_size: {dataset.path} needs {needed} bytes, the cache may have {cache.limit}: {what} read again "
+            "soon; give it more, leave the cache out, or use order='quasi_random' with a smaller window"
+        )
 
 
 def batches_within(memory_limit: int, reading: Reading, batch_bytes: int, wanted: int) -> int:

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.errors import FastLoaderError, ShapeError
+from fastloader.errors import FastLoaderError, ShapeError, StoreError
 from fastloader.fields import Lazy
 from fastloader.formats.fld import Dataset, explain
-from fastloader.loader.columns import Column, Fault, Value, compare_sizes
+from fastloader.loader.columns import Column, Fault, Source, Value, compare_sizes
+from fastloader.loader.fetching import Fetcher
 from fastloader.loader.moving import follow
 from fastloader.loader.policy import settle
 from fastloader.loader.reading import Reading, batches_within
@@ -86,6 +87,9 @@ class Runner:
         self._engine = kernels.Engine(
             plans, threads, depth + SPARE_SLOTS, threads_a_batch, self._reading.engine_options()
         )
+        self._fetcher: Fetcher | None = None
+        if self._reading.mode == "remote":
+            self._fetcher = Fetcher(self._engine, adapt=tuner is not None)
 
     def run(
         self,
@@ -161,6 +165,8 @@ class Runner:
             if self._tuner is not None:
                 self._tuner.begin_epoch()
             self._engine.start()
+            if self._fetcher is not None:
+                self._fetcher.start()
 
     def _leave(self) -> None:
         with self._lock:
@@ -194,17 +200,24 @@ class Runner:
                 self._add_source(0)
             return self._engine.submit(None, samples, fill, epoch)
         shards = np.searchsorted(starts, samples, "right") - 1
-        for shard in np.unique(shards).tolist():
-            if shard not in self._sources:
-                self._add_source(shard)
+        fresh = [shard for shard in np.unique(shards).tolist() if shard not in self._sources]
+        self._dataset.warm(fresh, self._tables)
+        for shard in fresh:
+            self._add_source(shard)
         which = np.fromiter((self._sources[s] for s in shards.tolist()), np.int32, len(shards))
         named = samples if self._draws else None  # who draws does so by the sample's own number
         return self._engine.submit(which, samples - starts[shards], fill, epoch, named)
 
+    def _tables(self, shard: int) -> list[Source]:
+        return [column.source(self._dataset, shard) for column in self._columns]
+
     def _add_source(self, shard: int) -> None:
-        tables = [column.source(self._dataset, shard) for column in self._columns]
+        tables = self._tables(shard)
         file = self._dataset.file(shard)
-        self._sources[shard] = self._engine.add_source(tables, (os.fspath(file.path), *file.inode))
+        number = self._engine.add_source(tables, (str(file.path), *file.inode))
+        if self._fetcher is not None and file.remote is not None:
+            self._fetcher.add(number, file.remote)
+        self._sources[shard] = number
 
     def _make(
         self, ticket: int, samples: NDArray[np.int64], epoch: int, finish: Finish, help: bool = False
@@ -218,8 +231,10 @@ class Runner:
             for number, kind, message, row, *sums in failures
         ]
         for fault in faults:
-            if self._on_error == "raise" or isinstance(fault.error, MemoryError):
-                raise fault.error  # they come ordered by row; without memory there is nothing to decode
+            # They come ordered by row. Without memory there is nothing to decode; and what a store refuses now it may
+            # give the next time, so leaving it out would make the batches depend on the weather.
+            if self._on_error == "raise" or isinstance(fault.error, MemoryError | StoreError):
+                raise fault.error
         count = len(samples)
         made = []
         laps = [began]
@@ -247,6 +262,8 @@ class Runner:
         sample = int(samples[row])
         if kind == "memory":
             return MemoryError(f"sample {sample}, field {self._columns[number].name!r}: {message}")
+        if kind == "remote":  # the message names the object
+            return StoreError(message, sample=sample, field=self._columns[number].name)
         if kind in _MISFITS:
             place = {"path": self._path(sample), "sample": sample, "field": self._columns[number].name}
             return ShapeError(message, **place, hint=_MISFITS[kind])
@@ -281,6 +298,8 @@ class Runner:
         told = summary(self.counters, dict(zip(names, self._engine.times(), strict=True)), self._engine.usage())
         told["threads"] |= {"python": self._python_threads, "cpus": usable_cpus()}
         told["io"] |= {"mode": self._reading.mode, **self._engine.reads()}
+        if self._fetcher is not None:
+            told["io"] |= self._fetcher.stats()
         told["slots"] = self._engine.slots_made
         told["ahead"] = self._depth
         told["tuning"] = None if self._tuner is None else self._tuner.to_dict()
@@ -306,3 +325,5 @@ class Runner:
         """End the engine's threads."""
         if self.mine:
             self._engine.stop()
+            if self._fetcher is not None:
+                self._fetcher.stop()

@@ -13,7 +13,7 @@ import secrets
 import shutil
 import stat
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +65,9 @@ class MappedFile:
             raise error if isinstance(error, StoreError) else explain(error, path) from error
         finally:
             os.close(fd)
+
+    def ensure(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """All bytes are there as soon as they are touched."""
 
 
 def _map(fd: int, size: int) -> memoryview:

@@ -3,5 +3,6 @@
 from fastloader.testing.compare import identical
 from fastloader.testing.fields import FieldContract
 from fastloader.testing.formats import FormatContract
+from fastloader.testing.stores import ReadableStoreContract, StoreContract
 
-__all__ = ["FieldContract", "FormatContract", "identical"]
+__all__ = ["FieldContract", "FormatContract", "ReadableStoreContract", "StoreContract", "identical"]

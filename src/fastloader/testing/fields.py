@@ -147,7 +147,8 @@ class FieldContract:
         for name, given in (("all", values), ("some", [*values, None]), ("one", [values[0]] * 3), ("none", [None] * 3)):
             reader = write(tmp_path / f"{name}.fld", field, given)
             single = [reader.read_sample(i) for i in range(len(reader))]
-            for dataset in (open_dataset(reader.path), open_dataset(reader.path).batch(2, collate_fn=list).unbatch()):
+            path = reader.dataset.local
+            for dataset in (open_dataset(path), open_dataset(path).batch(2, collate_fn=list).unbatch()):
                 found = list(dataset)
                 assert all(map(identical, single, found)), f"alone {single!r}, in blocks {found!r}"
 

@@ -14,12 +14,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Protocol, Self
 
-from fastloader.errors import SampleError
+from fastloader.errors import NotFoundError, SampleError
 from fastloader.fields import Field
 from fastloader.formats.fld import Chunk, Dataset, FieldSpec
 from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE
+from fastloader.formats.fld.remote_target import BucketTarget, ObjectTarget
 from fastloader.formats.fld.target import AppendTarget, FileTarget, FolderTarget, Target
 from fastloader.progress import progress
+from fastloader.stores import ObjectPath, locate
 from fastloader.types import Key, SampleLike, key_bytes, parse_size
 from fastloader.writer.encoding import encode_column
 from fastloader.writer.fetching import fetch_in_order
@@ -68,6 +70,9 @@ class DatasetWriter:
     it is the field's own, which only texts have. ``keys=True`` gives every
     sample a unique key. ``mode="a"`` adds the samples as new shards behind those already there; ``fields`` may then
     be ``None``.
+
+    ``path`` may be a URL, such as ``s3://bucket/train``, with ``storage_options`` for its client. Shards are made in
+    the temporary folder and sent while the next are made; the manifest follows last.
     """
 
     def __init__(
@@ -81,18 +86,20 @@ class DatasetWriter:
         shard_size: int | str | None = None,
         keys: bool = False,
         mode: Literal["w", "a"] = "w",
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._closed = True  # until everything below has worked
         self._failure: BaseException | None = None
         if mode not in ("w", "a"):
             raise ValueError(f"mode={mode!r}: 'w' writes anew, 'a' adds to what is there")
-        target_path = Path(os.path.realpath(path))  # a link stays a link to what is replaced
+        where = locate(path, storage_options)
+        target_path = where if isinstance(where, ObjectPath) else Path(os.path.realpath(where))  # a link stays a link
         pages = None if page_size is None else check_page_size(parse_size(page_size, "page_size"))
         limit = None if shard_size is None else parse_size(shard_size, "shard_size")
         if limit is not None and limit < 1:
             raise ValueError(f"shard_size={shard_size!r}: at least one byte")
         given_workers = None if num_workers is None else worker_count("num_workers", num_workers)
-        existing = Dataset(target_path) if mode == "a" and target_path.exists() else None
+        existing = _existing(target_path) if mode == "a" else None
         self._specs = make_specs(fields, compression, existing)
         workers = _default_workers(self._specs) if given_workers is None else given_workers
         self._keyed = keys or (existing is not None and existing.has_keys)
@@ -106,7 +113,9 @@ class DatasetWriter:
         self._intake = Intake(self._specs)
         self._take = self._intake.take
         self._target: Target
-        if existing is not None:
+        if isinstance(target_path, ObjectPath):
+            self._target = self._remote_target(target_path, pages, limit, existing)
+        elif existing is not None:
             self._target = AppendTarget(existing, self._specs, pages, keys=self._keyed, shard_size=limit)
         elif limit is not None:
             self._target = FolderTarget(target_path, self._specs, pages, keys=self._keyed, shard_size=limit)
@@ -127,6 +136,11 @@ class DatasetWriter:
         self._training = training if training.wanted else None
         self._process = os.getpid()
         self._closed = False
+
+    def _remote_target(self, where: ObjectPath, pages: int, limit: int | None, existing: Dataset | None) -> Target:
+        if existing is None and limit is None:
+            return ObjectTarget(where, self._specs, pages, keys=self._keyed)
+        return BucketTarget(where, self._specs, pages, keys=self._keyed, shard_size=limit, existing=existing)
 
     def write_sample(self, sample: SampleLike, key: Key | None = None) -> None:
         """Add one sample: a mapping from field name to value, or the values in field order. ``None`` is missing.
@@ -341,6 +355,16 @@ class DatasetWriter:
             for i, (spec, values) in enumerate(zip(self._specs, zip(*pending.samples, strict=True), strict=True))
         ]
         return Chunk(len(pending.samples), columns, pending.keys)
+
+
+def _existing(path: Path | ObjectPath) -> Dataset | None:
+    """The dataset that is added to, if there is one."""
+    if isinstance(path, Path):
+        return Dataset(path) if path.exists() else None
+    try:
+        return Dataset(path)
+    except NotFoundError:
+        return None
 
 
 def _default_workers(specs: Sequence[FieldSpec]) -> int:

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.errors import FastLoaderError, FormatError
+from fastloader.errors import FastLoaderError, FormatError, StoreError
 from fastloader.fields import Field, field_class
 from fastloader.formats.fld.builder import FieldSpec
 from fastloader.formats.fld.file import FldFile
 from fastloader.formats.fld.layout import Descriptor
-from fastloader.formats.fld.manifest import Manifest, Shard, shard_name
+from fastloader.formats.fld.manifest import Manifest, Shard, is_sharded, shard_name
+from fastloader.stores import ObjectPath
 
 MAX_OPEN = 32_768
 """Shards kept mapped: half of what Linux lets a process map by default. Beyond that the first opened is let go."""
 
 
-def load_shards(path: Path) -> tuple[Shard, ...]:
+OPENED_AT_ONCE = 32
+"""Objects that are opened at the same time: each takes a round trip or two, and nothing else."""
+
+
+def load_shards(path: Path | ObjectPath) -> tuple[Shard, ...]:
     """The shards of a folder's current snapshot; paths are relative to it."""
     shards = Manifest.load(path).shards
     if not shards:
@@ -31,13 +39,14 @@ def load_shards(path: Path) -> tuple[Shard, ...]:
 class Dataset:
     """The files of one snapshot and their common schema. Holds no lock and no thread, so forking is harmless."""
 
-    def __init__(self, path: Path, shards: tuple[Shard, ...] | None = None) -> None:
-        self.path = path.absolute()  # shards are opened later, perhaps in another working directory
+    def __init__(self, path: Path | ObjectPath, shards: tuple[Shard, ...] | None = None) -> None:
+        # Shards are opened later, perhaps in another working directory.
+        self.path = path if isinstance(path, ObjectPath) else path.absolute()
         self._files: dict[int, FldFile] = {}
         # Not cached_property: in Python 3.11 it takes a lock, which a forked child might never get.
         self._schema_of: FldFile | None = None
         self._names: list[str] | None = None
-        if shards is None and path.is_dir():
+        if shards is None and (path.is_dir() if isinstance(path, Path) else is_sharded(path)):
             shards = load_shards(path)
         elif shards is None:
             # A single file is its own only shard, and stays open: it may be replaced while we read it.
@@ -49,6 +58,36 @@ class Dataset:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Dataset, (self.path, self.shards)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the files are objects in a store."""
+        return isinstance(self.path, ObjectPath)
+
+    @property
+    def local(self) -> Path:
+        """Where it is, for what can only be done with local files; an error for objects in a store."""
+        if isinstance(self.path, ObjectPath):
+            raise StoreError(
+                "is in a store; this is done with local files only", path=self.path,
+                hint=f'get a copy with "fastloader store get -r {self.path} FOLDER"',
+            )  # fmt: skip
+        return self.path
+
+    def warm(self, numbers: Sequence[int], use: Callable[[int], object]) -> None:
+        """Call ``use`` for shards, which opens them: of objects many at a time, since each takes a round trip.
+
+        What goes wrong is left to be found again by who needs the shard.
+        """
+        fresh = [number for number in numbers if number not in self._files]
+        if not self.is_remote or len(fresh) < 2:
+            return
+        with contextlib.suppress(FastLoaderError):
+            use(fresh[0])  # all compare their fields with the first
+        with ThreadPoolExecutor(min(OPENED_AT_ONCE, len(fresh)), "fastloader-opener") as pool:
+            for opened in [pool.submit(use, number) for number in fresh[1:]]:
+                with contextlib.suppress(FastLoaderError):
+                    opened.result()
 
     @property
     def num_samples(self) -> int:
@@ -82,7 +121,9 @@ class Dataset:
     def _open(self, number: int) -> FldFile:
         shard = self.shards[number]
         path = self.path / shard.path
-        if os.path.isdir(path):  # a single file that was appended to since: it is the first shard of a folder now
+        if isinstance(path, Path) and os.path.isdir(
+            path
+        ):  # a single file that was appended to since: it is the first shard of a folder now
             path /= shard_name(0)
         file = FldFile(path)
         if (file.num_samples, file.size, file.identity) != (shard.num_samples, shard.size, shard.identity):

@@ -34,23 +34,30 @@ from fastloader.formats.fld.layout import (
     Header,
     Kind,
 )
-from fastloader.stores import MappedFile
+from fastloader.stores import MappedFile, ObjectPath, RemoteFile
+
+WHOLE = 1 << 20
+"""Tables of objects up to this size are fetched whole: the next rows that are asked for are then there already."""
 
 _KNOWN_KINDS = frozenset(Kind)
 
 
 class FldFile:
-    """A mapped file and its tables. Safe from many threads; forked children share the mapping."""
+    """A file and its tables. Safe from many threads; forked children share the mapping.
 
-    def __init__(self, path: Path) -> None:
+    Of an object in a store, ``bytes`` holds what was asked for: tables as they are needed, payloads never.
+    """
+
+    def __init__(self, path: Path | ObjectPath) -> None:
         self.path = path
+        self.remote = RemoteFile(path) if isinstance(path, ObjectPath) else None
         try:
-            mapped = MappedFile(path)
+            self._opened = self.remote or MappedFile(path)  # type: ignore[arg-type]
         except FileNotFoundError as error:
             raise _not_there(path) from error
-        self.bytes = mapped.bytes
-        self.size = mapped.size
-        self.inode = mapped.inode
+        self.bytes = self._opened.bytes
+        self.size = self._opened.size
+        self.inode = self._opened.inode
         self.header = self._read_header()
         self.directory, self.identity = self._read_directory()
         self._check_pointers()
@@ -76,9 +83,13 @@ class FldFile:
 
     def part(self, offset: int, size: int, what: str) -> NDArray[np.uint8]:
         """Bytes of the file, known to be there."""
+        self._bound(offset, size, what)
+        self._opened.ensure([(offset, size)])
+        return self.bytes[offset : offset + size]
+
+    def _bound(self, offset: int, size: int, what: str) -> None:
         if offset < 0 or size < 0 or offset + size > self.size:
             raise self.broken(f"truncated: {what} should end at byte {offset + size}, the file has {self.size}")
-        return self.bytes[offset : offset + size]
 
     def _checked(self, offset: int, size: int, crc: int, what: str, before: int = 0) -> NDArray[np.uint8]:
         data = self.part(offset, size, what)
@@ -129,7 +140,7 @@ class FldFile:
                 continue
             if entry.field >= self.header.num_fields and entry.field != NO_FIELD:
                 raise self.broken(f"lists a table of field {entry.field}; it has {self.header.num_fields} fields")
-            self.part(entry.offset, entry.size, f"the {Kind(entry.kind).name.lower()} table")
+            self._bound(entry.offset, entry.size, f"the {Kind(entry.kind).name.lower()} table")
             if (entry.kind, entry.field) in directory:
                 raise self.broken(f"lists table {entry.kind} of field {entry.field} twice")
             directory[entry.kind, entry.field] = entry
@@ -196,8 +207,13 @@ class FldFile:
                 where = "" if field == NO_FIELD else f" of field {self.descriptors[field].name!r}"
                 raise self.broken(f"has no {Kind(kind).name.lower()} table{where} of {rows} rows of {row_size} bytes")
 
-    def table(self, kind: Kind, field: int = NO_FIELD) -> kernels.Table | None:
-        """A table, or ``None`` where the file has none. Its checksums are checked once, its rows when touched."""
+    def table(
+        self, kind: Kind, field: int = NO_FIELD, rows: NDArray[np.int64] | None = None
+    ) -> kernels.Table | None:  # fmt: skip
+        """A table, or ``None`` where the file has none. Its checksums are checked once, its rows when touched.
+
+        Of an object all of it is fetched or, where it is large and ``rows`` are given, the blocks that hold them.
+        """
         table = self._tables.get((kind, field))
         if table is None:
             entry = self.directory.get((kind, field))
@@ -207,11 +223,14 @@ class FldFile:
             if entry.block_size == 0 or entry.row_size == 0:
                 raise self.broken(f"has {what} with no row or block size")
             blocks = -(-entry.size // entry.block_size)
+            self._bound(entry.crcs_offset, blocks * 4, f"the checksums of {what}")
             self._checked(entry.crcs_offset, blocks * 4, entry.crc, f"the checksums of {what}")
             table = kernels.Table(
                 self.bytes, entry.offset, entry.size, entry.row_size, entry.block_size, entry.crcs_offset
             )
             self._tables[kind, field] = table
+        if self.remote is not None:
+            self.remote.ensure(_parts(self.directory[kind, field], rows))
         return table
 
     def payloads(self, field: int) -> kernels.Payloads | None:
@@ -221,15 +240,32 @@ class FldFile:
             extents = self.table(Kind.EXTENTS, field)
             if extents is None:
                 return None
-            known = self.dictionary(field)
-            try:
-                dictionary = None if known is None else kernels.Dictionary(known)
-            except kernels.Failure as failure:
-                raise explain(failure, self.path, None, self.descriptors[field].name) from failure
-            begin, end = self.data.offset, self.data.offset + self.data.size
-            payloads = kernels.Payloads(self.bytes, extents, begin, end, dictionary)
-            self._payloads[field] = payloads
+            payloads = self._payloads[field] = self._payloads_in(self.bytes, extents, field)
         return payloads
+
+    def _payloads_in(self, data: NDArray[np.uint8], extents: kernels.Table, field: int) -> kernels.Payloads:
+        known = self.dictionary(field)
+        try:
+            dictionary = None if known is None else kernels.Dictionary(known)
+        except kernels.Failure as failure:
+            raise explain(failure, self.path, None, self.descriptors[field].name) from failure
+        begin, end = self.data.offset, self.data.offset + self.data.size
+        return kernels.Payloads(data, extents, begin, end, dictionary)
+
+    def payloads_of(self, field: int, rows: NDArray[np.int64]) -> kernels.Payloads | None:
+        """Like ``payloads``, with the bytes of at least these rows; negative ones stand for nothing."""
+        if self.remote is None:
+            return self.payloads(field)
+        extents = self.table(Kind.EXTENTS, field, rows)
+        if extents is None:
+            return None
+        found = np.zeros(len(rows), EXTENT)
+        kernels.take([extents], None, np.ascontiguousarray(rows, np.int64), found.view(np.uint8))
+        begin, end = self.data.offset, self.data.offset + self.data.size
+        # What lies elsewhere is told by who reads it.
+        ranges = [(at, size) for at, size in zip(found["pointer"].tolist(), found["size"].tolist(), strict=True)
+                  if size and begin <= at <= end and size <= end - at]  # fmt: skip
+        return self._payloads_in(self.remote.fetched(ranges), extents, field)
 
     def dictionary(self, field: int) -> bytes | None:
         """What a field's payloads are compressed with besides themselves, checked; ``None`` where there is nothing."""
@@ -262,22 +298,26 @@ class FldFile:
         except kernels.Failure as failure:
             raise explain(failure, self.path, what="the key index: ") from failure
 
+    def _alone(self, row: int) -> NDArray[np.int64] | None:
+        """The row as objects are asked for it; files need no asking."""
+        return None if self.remote is None else np.array([row])
+
     def metadata_row(self, field: int, sample: int, dtype: np.dtype[Any]) -> Any:
         """One sample's metadata record."""
-        table = self.table(Kind.METADATA, field) if dtype.itemsize else None
+        table = self.table(Kind.METADATA, field, self._alone(sample)) if dtype.itemsize else None
         return np.zeros(1, dtype)[0] if table is None else np.frombuffer(table.row(sample), dtype)[0]
 
     def is_missing(self, field: int, sample: int) -> bool:
         """Whether the sample has no value for the field."""
-        table = self.table(Kind.VALIDITY, field)
+        table = self.table(Kind.VALIDITY, field, self._alone(sample // 8))
         return table is not None and not table.row(sample // 8)[0] >> (sample % 8) & 1
 
     def payload(self, field: int, sample: int) -> memoryview:
         """One payload, checked and decompressed: a view of the file where it is stored as it is."""
-        payloads = self.payloads(field)
+        payloads = self.payloads(field) if self.remote is None else self.payloads_of(field, np.array([sample]))
         if payloads is None:
             return memoryview(b"")
-        where = payloads.locate(sample)
+        where = payloads.locate(sample) if self.remote is None else None
         if where is None:
             return payloads.read(sample).data
         return self.bytes[where[0] : where[0] + where[1]].data
@@ -289,13 +329,25 @@ class FldFile:
         return np.frombuffer(table.row(0, table.rows), PAGE)
 
 
+def _parts(entry: Entry, rows: NDArray[np.int64] | None) -> list[tuple[int, int]]:
+    """The ranges of a table that hold these rows; negative ones stand for nothing."""
+    if rows is None or entry.size <= WHOLE:
+        return [(entry.offset, entry.size)]
+    first = rows[rows >= 0] * entry.row_size
+    blocks = np.unique(np.concatenate([first, first + entry.row_size - 1]) // entry.block_size) * entry.block_size
+    return [(entry.offset + at, min(entry.block_size, entry.size - at)) for at in blocks.tolist() if at < entry.size]
+
+
 def explain(
-    failure: kernels.Failure, path: Path, sample: int | None = None, field: str | None = None, what: str = ""
-) -> FormatError:
+    failure: kernels.Failure, path: Path | ObjectPath, sample: int | None = None, field: str | None = None,
+    what: str = "",
+) -> FormatError:  # fmt: skip
     """A native failure as the exception users see."""
     kind, message, _, stored, computed = failure.args
     # What is intact and still does not decode was stored so: only decoding finds the others like it.
     hint = f'run "fastloader verify {"--decode " if kind == "decode" else ""}{path}"'
+    if isinstance(path, ObjectPath):
+        hint = f'get a copy to look at with "fastloader store get {path} ."'
     if kind in ("checksum", "table"):
         what += "payload" if kind == "checksum" else f"table {message}"
         return ChecksumError(
@@ -305,7 +357,7 @@ def explain(
     return error(what + message, path=path, sample=sample, field=field, hint=hint)
 
 
-def _not_there(path: Path) -> NotFoundError:
+def _not_there(path: object) -> NotFoundError:
     error = NotFoundError("there is no such file or folder", path=path, hint="check the path")
     error.errno = errno.ENOENT
     return error

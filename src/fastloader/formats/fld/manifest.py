@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fastloader.errors import ChecksumError, FormatError
+from fastloader.errors import ChecksumError, FormatError, NotFoundError
 from fastloader.formats.fld.layout import VERSION
 from fastloader.kernels import crc32c
-from fastloader.stores import write_atomically
+from fastloader.stores import ObjectPath, RefusedError, write_atomically
 
 MANIFEST = "manifest.json"
 FORMAT = "fastloader manifest"
@@ -61,18 +61,19 @@ class Manifest:
         write_atomically(folder / MANIFEST, self.to_bytes())
 
     @classmethod
-    def load(cls, folder: Path) -> Manifest:
+    def load(cls, folder: Path | ObjectPath) -> Manifest:
         """Read and check a folder's manifest."""
         path = folder / MANIFEST
         try:
-            return cls.from_bytes(path.read_bytes(), path)
+            data = path.read_bytes() if isinstance(path, Path) else bytes(path.store.read(path.key))
+            return cls.from_bytes(data, path)
         except FileNotFoundError:
             raise FormatError(
                 f"is a folder without {MANIFEST}", path=folder, hint="it is no dataset, or was never finished"
             ) from None
 
     @classmethod
-    def from_bytes(cls, data: bytes, path: Path) -> Manifest:
+    def from_bytes(cls, data: bytes, path: Path | ObjectPath) -> Manifest:
         """Parse a manifest; whatever is wrong with it is a FormatError."""
         try:
             content = json.loads(data)
@@ -123,6 +124,12 @@ def shard_name(number: int) -> str:
     return f"shard-{number:05d}.fld"
 
 
-def is_sharded(path: Path) -> bool:
+def is_sharded(path: Path | ObjectPath) -> bool:
     """Whether the path is a folder that holds a manifest."""
-    return os.path.isfile(path / MANIFEST)
+    if isinstance(path, Path):
+        return os.path.isfile(path / MANIFEST)
+    try:
+        path.store.stat((path / MANIFEST).key)
+    except (NotFoundError, RefusedError):  # who may not list is refused what is not there; the object itself will tell
+        return False
+    return True

@@ -57,7 +57,7 @@ class FileTarget:
         self._builder.discard()
 
 
-class _Shards:
+class Shards:
     """Shards written one after the other into a folder, each begun when the one before is full."""
 
     def __init__(
@@ -72,14 +72,27 @@ class _Shards:
         self._hashes = SharedHashes(folder / "keys") if keys else None
         self._builder = self._begin()
 
+    def name(self, number: int) -> str:
+        """The file name of a shard."""
+        return shard_name(number)
+
+    def ended(self, shard: Shard) -> None:
+        """A shard is finished."""
+
+    def written(self) -> Dataset:
+        """The finished shards, for reading."""
+        return Dataset(self.folder, tuple(self.done))
+
     @property
     def is_empty(self) -> bool:
+        """Whether there is no sample yet."""
         return not self.done and not self._builder.num_samples
 
     def _begin(self) -> FldBuilder:
-        return self._make(self.folder / shard_name(self._number), first_sample=self._samples)
+        return self._make(self.folder / self.name(self._number), first_sample=self._samples)
 
     def append(self, chunk: Chunk) -> None:
+        """Store the next samples, in as many shards as they take."""
         first = 0
         while True:
             taken = self._builder.append(chunk, first)
@@ -95,14 +108,16 @@ class _Shards:
     def _end(self) -> None:
         samples = self._builder.num_samples
         size, identity = self._builder.finish()
-        self.done.append(Shard(shard_name(self._number), samples, size, identity))
+        shard = Shard(self.name(self._number), samples, size, identity)
+        self.done.append(shard)
         self._number += 1
+        self.ended(shard)
 
     def _refuse_duplicates(self, hashes: SharedHashes) -> None:
         """Within a shard its key index finds them. Across shards all are compared at the end: a lookup of every key in
         every shard before would take time that grows with the square of the shards.
         """
-        written = Dataset(self.folder, tuple(self.done))
+        written = self.written()
         for samples in hashes.groups():
             seen: dict[bytes, int] = {}
             for sample in samples:
@@ -115,6 +130,7 @@ class _Shards:
                 seen[key] = sample
 
     def finish(self) -> list[Shard]:
+        """End the last shard; all of them."""
         if self._builder.num_samples or not self.done:
             self._end()
         else:
@@ -125,6 +141,7 @@ class _Shards:
         return self.done
 
     def discard(self) -> None:
+        """Forget the shard under construction."""
         self._builder.discard()
         if self._hashes is not None:
             self._hashes.close()
@@ -140,7 +157,7 @@ class FolderTarget:
         self._told = partial(_told_as, self._folder.aside, path)
         try:
             with self._told():
-                self._shards = _Shards(self._folder.aside, specs, page_size, keys=keys, shard_size=shard_size)
+                self._shards = Shards(self._folder.aside, specs, page_size, keys=keys, shard_size=shard_size)
         except BaseException:
             self._folder.discard()
             raise
@@ -170,17 +187,17 @@ class AppendTarget:
     ) -> None:
         self._existing = existing
         # New shards are made in a folder of their own, so that a killed append leaves nothing among the old ones.
-        beside = existing.path.with_name(existing.path.name + ".append")
-        with _told_as(beside, existing.path):
+        beside = existing.local.with_name(existing.local.name + ".append")
+        with _told_as(beside, existing.local):
             self._aside = Directory(beside)
-        self._told = partial(_told_as, self._aside.aside, existing.path)
-        self._sharded = is_sharded(existing.path)
+        self._told = partial(_told_as, self._aside.aside, existing.local)
+        self._sharded = is_sharded(existing.local)
         try:
             taken = len(existing.shards)
-            while self._sharded and (existing.path / shard_name(taken)).exists():
+            while self._sharded and (existing.local / shard_name(taken)).exists():
                 taken += 1
             with self._told():
-                self._shards = _Shards(
+                self._shards = Shards(
                     self._aside.aside, specs, page_size, keys=keys, shard_size=shard_size, first=taken,
                     samples=existing.num_samples,
                 )  # fmt: skip
@@ -207,7 +224,7 @@ class AppendTarget:
         self._aside.discard()
 
     def _add_to_folder(self, fresh: list[Shard]) -> None:
-        folder = self._existing.path
+        folder = self._existing.local
         moved: list[Path] = []
         with locked(folder):
             manifest = Manifest.load(folder)
@@ -231,7 +248,7 @@ class AppendTarget:
                 raise
 
     def _turn_into_folder(self, fresh: list[Shard]) -> None:
-        path, aside = self._existing.path, self._aside.aside
+        path, aside = self._existing.local, self._aside.aside
         first = replace(self._existing.shards[0], path=shard_name(0))
         with locked(path.parent):
             if not path.is_file():
@@ -249,7 +266,7 @@ class AppendTarget:
 
     def _changed(self) -> StoreError:
         return StoreError(
-            "was changed by another writer in the meantime; nothing was added", path=self._existing.path,
+            "was changed by another writer in the meantime; nothing was added", path=self._existing.local,
             hint="append again",
         )  # fmt: skip
 
@@ -265,7 +282,7 @@ def concatenate_shards(path: Path, datasets: Sequence[Dataset]) -> None:
     shards = []
     for dataset in datasets:
         for shard in dataset.shards:
-            place = (dataset.path / shard.path).resolve()
+            place = (dataset.local / shard.path).resolve()
             if place.is_relative_to(here):
                 raise StoreError(
                     f"would be replaced, and its own {place.name} with it", path=path, hint="choose another name"
@@ -309,4 +326,4 @@ def refuse_foreign(folder: Path) -> None:
         raise StoreError(f"is a folder that is no dataset: {named}", path=folder, hint="choose another name")
 
 
-__all__ = ["AppendTarget", "FileTarget", "FolderTarget", "Target", "concatenate_shards", "refuse_foreign"]
+__all__ = ["AppendTarget", "FileTarget", "FolderTarget", "Shards", "Target", "concatenate_shards", "refuse_foreign"]

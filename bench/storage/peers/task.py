@@ -1,0 +1,42 @@
+"""What every contestant is told and tells. Nothing here is imported from fastloader, which peers don't have."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+IN_FLIGHT = 16
+
+
+def told() -> dict[str, Any]:
+    """Where the server is and what lies there."""
+    task: dict[str, Any] = json.loads(sys.argv[1])
+    os.environ.update(
+        AWS_ACCESS_KEY_ID=task["access"], AWS_SECRET_ACCESS_KEY=task["secret"], AWS_ENDPOINT_URL=task["endpoint"],
+        AWS_REGION="us-east-1", AWS_DEFAULT_REGION="us-east-1", AWS_EC2_METADATA_DISABLED="true",
+    )  # fmt: skip
+    return task
+
+
+def measure(epoch: Callable[[], Iterable[tuple[int, int]]]) -> None:
+    """Run an epoch, which gives (samples, bytes) as they come, and tell how it went."""
+    usage = _cpu()
+    began = time.perf_counter()
+    first = None
+    samples = size = 0
+    for more, bytes_ in epoch():
+        first = first or time.perf_counter() - began
+        samples += more
+        size += bytes_
+    took = time.perf_counter() - began
+    print(json.dumps({"seconds": took, "first": first, "samples": samples, "bytes": size, "cpu": _cpu() - usage}))
+
+
+def _cpu() -> float:
+    own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime

@@ -1,0 +1,205 @@
+"""Datasets written into an object store.
+
+A file's header comes first and is known last, and a store takes bytes front to back. So a shard is made in a temporary
+folder and sent, in parts, while the next one is made. Shards have names that nobody used before; the manifest, put last
+and only if it is still the one that was there at the beginning, makes them a dataset. Until then a reader sees what was
+there before, and a writer that fails takes its shards away again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import secrets
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from fastloader.errors import FormatError, NotFoundError, StoreError
+from fastloader.formats.fld.builder import Chunk, FieldSpec, FldBuilder
+from fastloader.formats.fld.dataset import Dataset
+from fastloader.formats.fld.manifest import MANIFEST, Manifest, Shard, is_sharded
+from fastloader.formats.fld.target import Shards
+from fastloader.stores import ChangedError, ObjectPath
+
+PIECE = 8 << 20
+WAITING = 1
+"""Finished shards that wait while another is sent; making more of them would only fill the disk."""
+
+_OWN = re.compile(r"shard-([0-9a-f]{8}-)?\d{5,}\.fld")
+
+
+class ObjectTarget:
+    """One object."""
+
+    def __init__(self, where: ObjectPath, specs: Sequence[FieldSpec], page_size: int, *, keys: bool) -> None:
+        if is_sharded(where):
+            raise StoreError("is a folder of shards", path=where, hint="choose another name, or give shard_size")
+        self._where = where
+        self._folder = Path(tempfile.mkdtemp(prefix="fastloader-"))
+        self._builder = FldBuilder(self._folder / "one.fld", specs, page_size, keys=keys)
+
+    def append(self, chunk: Chunk) -> None:
+        """Store the next samples."""
+        self._builder.append(chunk)
+
+    def finish(self) -> None:
+        """Send the file; it appears when all of it is there."""
+        self._builder.finish()
+        send(self._folder / "one.fld", self._where)
+        self.discard()
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+        self._builder.discard()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class _SentShards(Shards):
+    """Shards that are sent, one after the other, as soon as they are finished."""
+
+    def __init__(
+        self, folder: Path, to: ObjectPath, specs: Sequence[FieldSpec], page_size: int, *, keys: bool,
+        shard_size: int | None, first: int, samples: int,
+    ) -> None:  # fmt: skip
+        self._token = secrets.token_hex(4)
+        self._to = to
+        self._pool = ThreadPoolExecutor(1, "fastloader-sender")
+        self._sending: deque[Future[None]] = deque()
+        super().__init__(
+            folder, specs, page_size, keys=keys, shard_size=shard_size, first=first, samples=samples
+        )  # fmt: skip
+
+    def name(self, number: int) -> str:
+        return f"shard-{self._token}-{number:05d}.fld"
+
+    def written(self) -> Dataset:
+        self.settle()
+        return Dataset(self._to, tuple(self.done))
+
+    def ended(self, shard: Shard) -> None:
+        while len(self._sending) > WAITING:
+            self._sending.popleft().result()
+        self._sending.append(self._pool.submit(self._send, self.folder / shard.path, self._to / shard.path))
+
+    def _send(self, path: Path, to: ObjectPath) -> None:
+        send(path, to)
+        path.unlink()
+
+    def settle(self) -> None:
+        """Wait until all are sent; raises what went wrong."""
+        while self._sending:
+            self._sending.popleft().result()
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+class BucketTarget:
+    """A folder of shards in a store: a new one, one in place of another, or more shards behind those there."""
+
+    def __init__(
+        self, where: ObjectPath, specs: Sequence[FieldSpec], page_size: int, *, keys: bool, shard_size: int | None,
+        existing: Dataset | None = None,
+    ) -> None:  # fmt: skip
+        self._where = where
+        self._manifest = where / MANIFEST
+        self._version, self._before = _current(self._manifest)
+        self._existing = existing
+        if existing is not None and (self._before is None or self._before.shards != existing.shards):
+            raise StoreError("is no folder of shards, so none can be added", path=where, hint="write it anew")
+        if existing is None and self._before is None and _is_object(where):
+            raise StoreError("is an object", path=where, hint="choose another name, or delete it first")
+        first = 0 if existing is None else len(existing.shards)
+        self._folder = Path(tempfile.mkdtemp(prefix="fastloader-"))
+        try:
+            self._shards = _SentShards(
+                self._folder, where, specs, page_size, keys=keys, shard_size=shard_size, first=first,
+                samples=0 if existing is None else existing.num_samples,
+            )  # fmt: skip
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        self._published = False
+
+    def append(self, chunk: Chunk) -> None:
+        """Store the next samples."""
+        self._shards.append(chunk)
+
+    def finish(self) -> None:
+        """Send the rest, then the manifest."""
+        if self._existing is not None and self._shards.is_empty:
+            self.discard()
+            return
+        fresh = self._shards.finish()
+        self._shards.settle()
+        before = self._before
+        if self._existing is not None and before is not None:
+            manifest = before.with_shards(fresh)
+        else:
+            manifest = Manifest(tuple(fresh), 1 if before is None else before.snapshot + 1)
+        try:
+            self._manifest.store.put(
+                self._manifest.key, manifest.to_bytes(), if_absent=self._version is None, if_match=self._version
+            )
+        except ChangedError as error:
+            raise StoreError(
+                "was changed by another writer in the meantime; nothing was published", path=self._where,
+                hint="write again",
+            ) from error  # fmt: skip
+        self._published = True
+        if before is not None and self._existing is None:
+            self._remove([shard.path for shard in before.shards if _OWN.fullmatch(shard.path)])
+        self.discard()
+
+    def discard(self) -> None:
+        """Leave nothing behind that was not published."""
+        self._shards.discard()
+        self._shards.close()
+        if not self._published:
+            self._remove([shard.path for shard in self._shards.done])
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _remove(self, names: Sequence[str]) -> None:
+        for name in names:
+            with contextlib.suppress(StoreError):  # what can't be removed is in nobody's way
+                self._where.store.delete((self._where / name).key)
+
+
+def send(path: Path, to: ObjectPath) -> None:
+    """Send a file in parts."""
+    upload = to.store.upload(to.key)
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(PIECE):
+                upload.write(piece)
+        upload.finish()
+    except BaseException:
+        upload.abort()
+        raise
+
+
+def _current(manifest: ObjectPath) -> tuple[str | None, Manifest | None]:
+    """The manifest that is there, and its version."""
+    try:
+        version = manifest.store.stat(manifest.key).version
+        data = bytes(manifest.store.read(manifest.key, version=version))
+    except NotFoundError:
+        return None, None
+    try:
+        return version, Manifest.from_bytes(data, manifest)
+    except FormatError as error:
+        raise StoreError(
+            f"holds something else than a dataset: {error}", path=manifest, hint="choose another name"
+        ) from error
+
+
+def _is_object(where: ObjectPath) -> bool:
+    try:
+        where.store.stat(where.key)
+    except NotFoundError:
+        return False
+    return True

@@ -1,0 +1,178 @@
+"""Fetches what the engine asks for of objects in a store: many ranges in flight, as many as make it faster."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from fastloader import kernels
+from fastloader.errors import FastLoaderError
+from fastloader.stores import RemoteFile
+
+LEAST, MOST = 4, 128
+IN_FLIGHT, IN_FLIGHT_SMALL = 16, 64
+"""Requests at once, unless ``auto_tune`` finds a better number. Small ones wait more than they transfer."""
+SMALL = 512 << 10
+_POLL = 200
+
+
+class Concurrency:
+    """How many requests are in flight: grown step by step for as long as more bytes come for it.
+
+    Knows no clock: it is told bytes and seconds. A step that brought less than a twentieth is undone, and then it rests
+    for a while before it looks again.
+    """
+
+    GAIN = 1.05
+    REST = 20
+
+    def __init__(self, start: int = IN_FLIGHT, most: int = MOST) -> None:
+        self.limit = min(start, most)
+        self._most = most
+        self._before: float | None = None
+        self._previous = self.limit
+        self._rest = 0
+
+    def observe(self, size: int, seconds: float) -> int:
+        """So much came in a period in which all places were taken; returns the limit from now on."""
+        rate = size / max(seconds, 1e-9)
+        if self._rest:
+            self._rest -= 1
+            return self.limit
+        if self._before is not None and rate < self.GAIN * self._before:
+            self.limit, self._before, self._rest = self._previous, None, self.REST
+            return self.limit
+        self._before, self._previous = rate, self.limit
+        self.limit = min(self._most, max(self.limit + 2, self.limit * 3 // 2))
+        if self.limit == self._previous:
+            self._before, self._rest = None, self.REST
+        return self.limit
+
+
+class Fetcher:
+    """A thread that takes the engine's reads and has them fetched; it runs from ``start`` to ``stop``."""
+
+    PERIOD = 0.25
+
+    def __init__(self, engine: kernels.Engine, *, adapt: bool) -> None:
+        self._engine = engine
+        self._files: dict[int, RemoteFile] = {}
+        self._adapt = Concurrency(LEAST) if adapt else None
+        self._limit = LEAST if adapt else IN_FLIGHT
+        self._in_flight = 0
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._ending = False
+        self._period_began = 0.0
+        self._period_bytes = 0
+        self._was_full = False
+        self.requests = 0
+        self.bytes = 0
+        self.most_in_flight = 0
+
+    def add(self, number: int, file: RemoteFile) -> None:
+        """The object that the engine knows by this number."""
+        self._files[number] = file
+
+    def start(self) -> None:
+        """Begin to fetch."""
+        if self._thread is None:
+            self._ending = False
+            self._period_began = time.monotonic()
+            self._thread = threading.Thread(target=self._run, name="fastloader-fetcher", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread. What is still under way comes back to an engine that no longer wants it."""
+        if self._thread is None:
+            return
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
+        self._engine.wake_reads()
+        self._thread.join()
+        self._thread = None
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+
+    def stats(self) -> dict[str, Any]:
+        """What was fetched, and how."""
+        files = list(self._files.values())
+        caches = {id(file.cached.cache): file.cached.cache for file in files if file.cached is not None}
+        stores = {id(file.path.store): file.path.store for file in files}
+        return {
+            "requests": self.requests,
+            "fetched_bytes": self.bytes,
+            "in_flight": self._limit,
+            "most_in_flight": self.most_in_flight,
+            "hedged": sum(getattr(store, "hedged", 0) for store in stores.values()),
+            "cache_hits": sum(cache.hits for cache in caches.values()),
+            "cache_misses": sum(cache.misses for cache in caches.values()),
+        }
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._ending and not self._has_room():
+                    self._was_full = True
+                    self._changed.wait()
+                if self._ending:
+                    return
+                room = self._limit - self._in_flight
+            taken = self._engine.take_reads(room, _POLL)
+            with self._changed:
+                self._in_flight += len(taken)
+                self.most_in_flight = max(self.most_in_flight, self._in_flight)
+            if taken and self._adapt is None:
+                mean = sum(size for _, _, _, size in taken) // len(taken)
+                self._limit = IN_FLIGHT_SMALL if mean < SMALL else IN_FLIGHT
+            for ticket, number, begin, size in taken:
+                self._fetch(ticket, self._files[number], begin, size)
+
+    def _fetch(self, ticket: int, file: RemoteFile, begin: int, size: int) -> None:
+        self.requests += 1
+        if file.cached is None:
+            file.begin_read(begin, size, lambda data, error: self._done(ticket, file, size, data, error))
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(MOST, "fastloader-cache")
+        self._pool.submit(self._through_cache, ticket, file, begin, size)
+
+    def _through_cache(self, ticket: int, file: RemoteFile, begin: int, size: int) -> None:
+        assert file.cached is not None
+        try:
+            data = file.cached.read(begin, size)
+        except BaseException as error:
+            self._done(ticket, file, size, None, error)
+        else:
+            self._done(ticket, file, size, data, None)
+
+    def _done(self, ticket: int, file: RemoteFile, size: int, data: Any, error: BaseException | None) -> None:
+        if error is None:
+            self._engine.finish_read(ticket, data)
+        else:
+            told = str(error) if isinstance(error, FastLoaderError) else f"{file.path}: {type(error).__name__}: {error}"
+            self._engine.fail_read(ticket, told)
+        with self._changed:
+            self._in_flight -= 1
+            self.bytes += size
+            self._period_bytes += size
+            self._observe()
+            if self._has_room():
+                self._changed.notify_all()
+
+    def _has_room(self) -> bool:
+        """Whether some more may be asked for; not for each one that comes, for every turn of the thread costs."""
+        return self._in_flight <= self._limit - max(1, self._limit // 4)
+
+    def _observe(self) -> None:
+        now = time.monotonic()
+        if self._adapt is None or now - self._period_began < self.PERIOD:
+            return
+        if self._was_full:  # else the engine asked for no more, and the number says nothing
+            self._limit = self._adapt.observe(self._period_bytes, now - self._period_began)
+        self._period_began, self._period_bytes, self._was_full = now, 0, False

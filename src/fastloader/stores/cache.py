@@ -1,0 +1,256 @@
+"""Copies of objects on the local disk, in blocks, shared by all processes of a machine.
+
+Each block is a file of its own: a head with its checksum, then the bytes. It is written under another name and renamed,
+so a process killed at any moment leaves whole blocks, and at most a file that the next eviction takes away. A block's
+name holds a hash of the object's URL, version and size: an object that changes has other blocks. What a block says is
+checked when it is read, and a damaged one is fetched again.
+
+Only files that have such a name, in the folder that the cache made for itself, and that begin with its mark, are ever
+removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import stat
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from fastloader import kernels
+from fastloader.errors import StoreError
+from fastloader.stores.base import Store, full_url
+from fastloader.stores.local import explain
+from fastloader.types import parse_size
+
+BLOCK = 2 << 20
+FOLDER = "fastloader-blocks-1"
+"""What the cache calls its folder, in the folder it is given."""
+
+_HEAD = struct.Struct("<8sIIQQ")  # mark, CRC32C of the rest of the head and of the bytes, zero, begin, size
+_MARK = b"FLBLOCK1"
+_OBJECT = re.compile(r"[0-9a-f]{40}")
+_NAME = re.compile(r"\d+\.block|\.\d+\.writing-[0-9a-f]+")
+_STALE = 3600.0
+"""Seconds after which a file under construction belongs to a process that is no more."""
+_TOUCH = 60.0
+_ROOM = 0.9
+"""What part of the limit is left filled by an eviction, so that the next block does not begin another."""
+
+
+class BlockCache:
+    """A folder of blocks and its limit in bytes. Picklable; forked children share the folder, not the locks."""
+
+    def __init__(self, folder: str | os.PathLike[str], limit: int | str | None = None) -> None:
+        self.folder = Path(folder).absolute() / FOLDER
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            free = shutil.disk_usage(self.folder).free
+        except OSError as error:
+            raise explain(error, self.folder, "cache_dir must be a folder that can be written to") from error
+        self.limit = free // 2 if limit is None else parse_size(limit, "cache_size")
+        if self.limit < 2 * (BLOCK + _HEAD.size):
+            raise ValueError(f"cache_size={limit!r}: at least {2 * (BLOCK + _HEAD.size)} bytes")
+        self.hits = 0
+        self.misses = 0
+        self._process = 0
+        self._busy: dict[Path, threading.Event] = {}
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[BlockCache], tuple[Path, int]]:
+        return BlockCache, (self.folder.parent, self.limit)
+
+    @staticmethod
+    def room_for(size: int) -> int:
+        """Bytes that an object of this size takes in the cache."""
+        return size + -(-size // BLOCK) * _HEAD.size
+
+    @property
+    def used(self) -> int:
+        """Bytes of all blocks there are."""
+        return sum(size for _, _, size in self._blocks())
+
+    def load(self, path: Path, begin: int, size: int) -> memoryview | None:
+        """A block that is there and intact."""
+        try:
+            with path.open("rb", buffering=0) as file:
+                data = bytearray(_HEAD.size + size + 1)
+                got = file.readinto(data)
+                written = os.fstat(file.fileno()).st_mtime
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise explain(error, path, "the cache can't be read; remove its folder or choose another") from error
+        view = memoryview(data).toreadonly()
+        mark, crc, _, at, length = _HEAD.unpack_from(view)
+        if got == _HEAD.size + size and (mark, at, length) == (_MARK, begin, size):
+            body = view[_HEAD.size : _HEAD.size + size]
+            if kernels.crc32c(body, kernels.crc32c(view[12 : _HEAD.size])) == crc:
+                if time.time() - written > _TOUCH:  # who was used lately is removed last
+                    with contextlib.suppress(OSError):
+                        os.utime(path)
+                return body
+        self._remove(path)
+        return None
+
+    def keep(self, path: Path, begin: int, data: memoryview) -> None:
+        """Write a block. A disk that is full keeps nothing, and that is all."""
+        rest = struct.pack("<IQQ", 0, begin, len(data))
+        head = _MARK + struct.pack("<I", kernels.crc32c(data, kernels.crc32c(rest))) + rest
+        self._make_room(len(head) + len(data))
+        aside = path.with_name(f".{path.stem}.writing-{secrets.token_hex(8)}")
+        try:
+            path.parent.mkdir(exist_ok=True)
+            with aside.open("xb", buffering=0) as file:
+                written = os.writev(file.fileno(), [head, data])
+                if written != len(head) + len(data):
+                    raise OSError(errno.ENOSPC, "a short write")
+            os.replace(aside, path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                aside.unlink()
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.ENOENT):
+                raise explain(error, path) from error
+
+    @contextlib.contextmanager
+    def alone(self, path: Path) -> Iterator[bool]:
+        """Whether this thread is to fetch the block; if not, another has done so meanwhile."""
+        if self._process != os.getpid():
+            self._process, self._busy, self._lock = os.getpid(), {}, threading.Lock()
+        with self._lock:
+            event = self._busy.get(path)
+            mine = event is None
+            if event is None:
+                event = self._busy[path] = threading.Event()
+        if not mine:
+            event.wait()
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            with self._lock:
+                self._busy.pop(path, None)
+            event.set()
+
+    def _make_room(self, size: int) -> None:
+        """Count these bytes in; past the limit, remove what was not used for the longest time.
+
+        The count is in a file that processes take turns with. One that was killed leaves it a little too high or too
+        low; the next eviction counts again.
+        """
+        with self._turn() as counter:
+            try:
+                used = int(os.pread(counter, 20, 0) or b"x")
+            except ValueError:
+                used = self.used
+            used += size
+            if used > self.limit:
+                used = self._evict(size) + size
+            os.pwrite(counter, b"%020d" % used, 0)
+
+    def _evict(self, size: int) -> int:
+        """Bytes that are left."""
+        blocks = sorted(self._blocks())
+        left = sum(one for _, _, one in blocks)
+        goal = min(int(self.limit * _ROOM), self.limit - size)
+        now = time.time()
+        for used_at, path, bytes_ in blocks:
+            unfinished = path.name.startswith(".")
+            if left <= goal and not unfinished:
+                break
+            if unfinished and now - used_at < _STALE:
+                continue
+            if self._remove(path):
+                left -= bytes_
+                with contextlib.suppress(OSError):
+                    path.parent.rmdir()  # when it was the last
+        return left
+
+    def _blocks(self) -> Iterator[tuple[float, Path, int]]:
+        """When it was last used, where it is, its size."""
+        with os.scandir(self.folder) as objects:
+            for entry in objects:
+                if not _OBJECT.fullmatch(entry.name) or not entry.is_dir(follow_symlinks=False):
+                    continue
+                with contextlib.suppress(FileNotFoundError), os.scandir(entry.path) as files:
+                    for file in files:
+                        if _NAME.fullmatch(file.name) and file.is_file(follow_symlinks=False):
+                            with contextlib.suppress(FileNotFoundError):
+                                status = file.stat(follow_symlinks=False)
+                                yield status.st_mtime, Path(file.path), status.st_size
+
+    def _remove(self, path: Path) -> bool:
+        """Remove a file of ours; whatever else lies under such a name stays."""
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            return False
+        try:
+            begins = os.pread(fd, len(_MARK), 0)
+            if not stat.S_ISREG(os.fstat(fd).st_mode) or (begins and not _MARK.startswith(begins)):
+                return False
+        finally:
+            os.close(fd)
+        with contextlib.suppress(OSError):
+            path.unlink()
+            return True
+        return False
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[int]:
+        try:
+            fd = os.open(self.folder / "used", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise explain(error, self.folder) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield fd
+        finally:
+            os.close(fd)
+
+
+class CachedObject:
+    """One object's blocks: from the disk where they are there, else from the store and then kept."""
+
+    def __init__(self, cache: BlockCache, store: Store, key: str, size: int, version: str) -> None:
+        self.cache = cache
+        self._store, self._key, self._size, self._version = store, key, size, version
+        named = f"{full_url(store.url, key)}\n{version}\n{size}"
+        self._folder = cache.folder / hashlib.sha256(named.encode()).hexdigest()[:40]
+
+    def read(self, begin: int, size: int) -> memoryview:
+        """A range of the object."""
+        if begin < 0 or size < 0 or begin + size > self._size:
+            raise StoreError(f"has {self._size} bytes; {size} from {begin} on were asked for", path=self._key)
+        first, last = begin // BLOCK, -(-(begin + size) // BLOCK)
+        blocks = [self._block(number) for number in range(first, last)]
+        if len(blocks) == 1:
+            return blocks[0][begin - first * BLOCK : begin - first * BLOCK + size]
+        whole = memoryview(b"".join(blocks))
+        return whole[begin - first * BLOCK : begin - first * BLOCK + size]
+
+    def _block(self, number: int) -> memoryview:
+        begin = number * BLOCK
+        size = min(BLOCK, self._size - begin)
+        path = self._folder / f"{number}.block"
+        found = self.cache.load(path, begin, size)
+        if found is not None:
+            self.cache.hits += 1
+            return found
+        with self.cache.alone(path) as mine:
+            if not mine and (found := self.cache.load(path, begin, size)) is not None:
+                return found
+            data = self._store.read(self._key, begin, size, version=self._version)
+            self.cache.misses += 1
+            self.cache.keep(path, begin, data)
+            return data

@@ -1,0 +1,81 @@
+"""The one door to obstore: its module, and a thread with an event loop, for this process.
+
+obstore's own threads do not survive a fork, and neither they nor its global state can be made anew. So a forked child
+loads the library a second time, from a copy in memory, and has one that was never used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import importlib
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import threading
+from typing import Any
+
+from fastloader.errors import StoreError
+
+_NAME = "obstore._obstore"
+
+_module: Any = None
+_loop: asyncio.AbstractEventLoop | None = None
+_lock = threading.Lock()
+_forked_after_use = False
+
+
+def _after_fork() -> None:
+    global _module, _loop, _lock, _forked_after_use
+    _lock = threading.Lock()  # somebody may have held it
+    _loop = None
+    if _NAME in sys.modules:
+        _module, _forked_after_use = None, True
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def module() -> Any:
+    """The compiled module of obstore, usable in this process."""
+    global _module
+    if _module is None:
+        try:
+            imported = importlib.import_module(_NAME)
+        except ImportError as error:
+            raise StoreError(
+                "object stores need obstore, which is not installed", hint='pip install "fastloader[cloud]"'
+            ) from error
+        with _lock:
+            if _module is None:
+                _module = _second_copy(imported.__file__) if _forked_after_use else imported
+    return _module
+
+
+def _second_copy(path: str | None) -> Any:
+    """The library once more, from a file in memory: by another name, so the linker takes it for another one."""
+    assert path is not None
+    fd = os.memfd_create("obstore", os.MFD_CLOEXEC)
+    with open(path, "rb") as source, os.fdopen(fd, "wb", closefd=False) as copy:
+        copy.write(source.read())
+    loader = importlib.machinery.ExtensionFileLoader(_NAME, f"/proc/self/fd/{fd}")
+    spec = importlib.util.spec_from_loader(_NAME, loader)
+    assert spec is not None
+    made = importlib.util.module_from_spec(spec)
+    loader.exec_module(made)
+    os.close(fd)
+    return made
+
+
+def event_loop() -> asyncio.AbstractEventLoop:
+    """The loop of this process, running in a thread of its own."""
+    global _loop
+    if _loop is None:
+        with _lock:
+            if _loop is None:
+                made = asyncio.new_event_loop()
+                threading.Thread(target=made.run_forever, name="fastloader-stores", daemon=True).start()
+                atexit.register(made.call_soon_threadsafe, made.stop)
+                _loop = made
+    return _loop

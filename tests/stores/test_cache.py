@@ -1,0 +1,232 @@
+"""Copies on disk: shared, checked, within their limit, never at the cost of anybody else's files."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import secrets
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.stores.fault_proxy import fault_proxy
+
+import fastloader as fl
+from fastloader.stores import BlockCache, MemoryStore
+from fastloader.stores.cache import BLOCK, CachedObject
+from fastloader.testing.seaweed import S3Server
+
+SIZE = 5 * BLOCK + 1000
+
+
+class Counting(MemoryStore):
+    """Counts what is read."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.reads: list[tuple[int, int | None]] = []
+
+    def read(self, key: str, begin: int = 0, size: int | None = None, *, version: str | None = None) -> memoryview:
+        self.reads.append((begin, size))
+        return super().read(key, begin, size, version=version)
+
+
+@pytest.fixture
+def content() -> bytes:
+    """What the object holds."""
+    return np.random.default_rng(0).bytes(SIZE)
+
+
+@pytest.fixture
+def store(content: bytes) -> Counting:
+    """A store with one object."""
+    made = Counting(f"cache-{secrets.token_hex(4)}")
+    made.put("object", content)
+    return made
+
+
+def cached(store: MemoryStore, cache: BlockCache) -> CachedObject:
+    """The object, through the cache."""
+    found = store.stat("object")
+    return CachedObject(cache, store, "object", found.size, found.version)
+
+
+def blocks_of(folder: Path) -> list[Path]:
+    """The blocks there are, in order."""
+    return sorted(folder.glob("*/*/*.block"), key=lambda path: int(path.stem))
+
+
+def test_what_was_fetched_once_comes_from_disk(store: Counting, content: bytes, tmp_path: Path) -> None:
+    cache = BlockCache(tmp_path, "1GB")
+    for begin, size in ((10, 100), (BLOCK - 5, 10), (0, SIZE), (SIZE - 7, 7), (3, 0)):
+        assert bytes(cached(store, cache).read(begin, size)) == content[begin : begin + size]
+    assert sorted(store.reads) == [(i * BLOCK, min(BLOCK, SIZE - i * BLOCK)) for i in range(6)]
+    again = pickle.loads(pickle.dumps(cache))
+    assert bytes(cached(store, again).read(0, SIZE)) == content
+    assert len(store.reads) == 6
+    assert (again.hits, again.misses, again.used) == (6, 0, BlockCache.room_for(SIZE))
+
+
+def test_a_changed_object_has_blocks_of_its_own(store: Counting, content: bytes, tmp_path: Path) -> None:
+    cache = BlockCache(tmp_path, "1GB")
+    assert bytes(cached(store, cache).read(0, 50)) == content[:50]
+    store.put("object", content[::-1])
+    assert bytes(cached(store, cache).read(0, 50)) == content[::-1][:50]
+
+
+@pytest.mark.parametrize("damage", ["flip", "shorter", "longer", "empty", "another"])
+def test_a_damaged_block_is_fetched_again(store: Counting, content: bytes, tmp_path: Path, damage: str) -> None:
+    cache = BlockCache(tmp_path, "1GB")
+    cached(store, cache).read(0, SIZE)
+    victim, other = blocks_of(tmp_path)[1:3]
+    data = bytearray(victim.read_bytes())
+    if damage == "flip":
+        data[1000] ^= 1
+    elif damage == "shorter":
+        del data[-1:]
+    elif damage == "longer":
+        data += b"x"
+    elif damage == "empty":
+        data.clear()
+    else:
+        data = bytearray(other.read_bytes())
+    victim.write_bytes(data)
+    store.reads.clear()
+    assert bytes(cached(store, cache).read(0, SIZE)) == content
+    assert store.reads == [(BLOCK, BLOCK)]
+    assert bytes(cached(store, cache).read(0, SIZE)) == content
+    assert store.reads == [(BLOCK, BLOCK)]
+
+
+def test_the_limit_holds_and_what_was_used_last_stays(store: Counting, content: bytes, tmp_path: Path) -> None:
+    limit = 4 * (BLOCK + 100)
+    cache = BlockCache(tmp_path, limit)
+    for number in range(6):
+        assert bytes(cached(store, cache).read(number * BLOCK, 10)) == content[number * BLOCK :][:10]
+        for age, path in enumerate(reversed(blocks_of(tmp_path))):
+            os.utime(path, (1e9 - age, 1e9 - age))  # the later it came, the later it was used
+        assert cache.used <= limit
+    assert [path.stem for path in blocks_of(tmp_path)][-1] == "5"
+    assert "0" not in [path.stem for path in blocks_of(tmp_path)]
+
+
+def test_nothing_of_others_is_ever_removed(store: Counting, tmp_path: Path) -> None:
+    cache = BlockCache(tmp_path, 2 * (BLOCK + 100))
+    cached(store, cache).read(0, 10)
+    mine = blocks_of(tmp_path)[0].parent
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "0.block").write_bytes(b"FLBLOCK1 but elsewhere")
+    theirs = [
+        tmp_path / "notes.txt", cache.folder / "0.block", mine / "photo.jpg", mine / "77.block", mine / "1.block.bak",
+        cache.folder / "short" / "5.block", outside / "0.block",
+    ]  # fmt: skip
+    for path in theirs[:-1]:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"somebody else's")
+        os.utime(path, (1, 1))
+    (cache.folder / ("a" * 40)).symlink_to(outside)
+    (mine / "88.block").symlink_to(outside / "0.block")
+    for _ in range(3):
+        for number in range(6):
+            cached(store, cache).read(number * BLOCK, 10)
+    assert all(path.read_bytes() for path in theirs)
+    assert (mine / "88.block").is_symlink()
+
+
+def _fill(cache: BlockCache, content: bytes, rounds: int) -> None:
+    store = MemoryStore("child")
+    store.put("object", content)
+    for _ in range(rounds):
+        for number in range(6):
+            begin = number * BLOCK
+            assert bytes(cached(store, cache).read(begin, 1000)) == content[begin : begin + 1000]
+
+
+def test_processes_share_it(content: bytes, tmp_path: Path) -> None:
+    cache = BlockCache(tmp_path, 4 * (BLOCK + 100))
+    context = multiprocessing.get_context("fork")
+    children = [context.Process(target=_fill, args=(cache, content, 5)) for _ in range(3)]
+    for child in children:
+        child.start()
+    _fill(cache, content, 5)
+    for child in children:
+        child.join()
+    assert [child.exitcode for child in children] == [0, 0, 0]
+    assert cache.used <= 4 * (BLOCK + 100)
+    assert not list(cache.folder.glob("*/.*"))
+
+
+def test_killed_at_any_moment_it_stays_usable(store: Counting, content: bytes, tmp_path: Path) -> None:
+    cache = BlockCache(tmp_path, 3 * (BLOCK + 100))
+    context = multiprocessing.get_context("fork")
+    for moment in range(12):
+        child = context.Process(target=_fill, args=(cache, content, 1000))
+        child.start()
+        child.join(0.01 + 0.01 * moment)
+        assert child.pid is not None
+        os.kill(child.pid, signal.SIGKILL)
+        child.join()
+        assert bytes(cached(store, cache).read(0, SIZE)) == content
+    _fill(cache, content, 2)
+    assert cache.used <= 3 * (BLOCK + 100) + 12 * (BLOCK + 100)  # what was under construction goes within the hour
+
+
+def test_what_a_killed_process_left_goes_in_time(store: Counting, tmp_path: Path) -> None:
+    cache = BlockCache(tmp_path, 2 * (BLOCK + 100))
+    cached(store, cache).read(0, 10)
+    left = blocks_of(tmp_path)[0].parent / ".3.writing-00ff"
+    left.write_bytes(b"FLBLO")
+    os.utime(left, (1, 1))
+    for number in range(6):
+        cached(store, cache).read(number * BLOCK, 10)
+    assert not left.exists()
+
+
+def test_too_small_or_nonsensical_limits_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"at least {2 * (BLOCK + 32)} bytes"):
+        BlockCache(tmp_path, "1MB")
+
+
+@pytest.mark.parametrize("order", ["random", "quasi_random", "sequential"])
+def test_a_second_epoch_asks_the_server_for_nothing(s3: S3Server, tmp_path: Path, order: Any) -> None:
+    url = f"s3://cached/{order}"
+    with fl.DatasetWriter(
+        url, {"x": fl.BytesField()}, "64KiB", shard_size="4MB", storage_options=s3.storage_options()
+    ) as to:
+        for i in range(100):
+            to.write_sample({"x": np.random.default_rng(i).bytes(90_000)})
+    with fault_proxy(s3.endpoint) as proxy:
+        reader = fl.open(url, s3.storage_options(proxy.url), cache_dir=tmp_path, cache_size="100MB")
+        loader = fl.DataLoader(reader, batch_size=10, order=order, window=8)
+        first = sorted(bytes(data) for batch in loader for data in batch["x"])
+        size = sum(shard.size for shard in reader.dataset.shards)
+        fetched = sum(_span(span) for _, _, span in proxy.requests)
+        assert fetched <= size + len(reader.dataset.shards) * 8192 + 10_000
+        proxy.requests.clear()
+        assert sorted(bytes(data) for batch in loader for data in batch["x"]) == first
+        assert not proxy.requests
+        io = loader.stats()["io"]
+        assert io["cache_hits"] > 0
+        assert io["cache_misses"] * BLOCK >= size
+
+
+def _span(span: str) -> int:
+    begin, _, end = span.removeprefix("bytes=").partition("-")
+    return int(end) - int(begin) + 1 if end else 0
+
+
+def test_a_cache_too_small_for_the_order_is_refused_with_the_number(s3: S3Server, tmp_path: Path) -> None:
+    url = "s3://cached/too-large"
+    with fl.DatasetWriter(url, {"x": fl.BytesField()}, shard_size="8MB", storage_options=s3.storage_options()) as to:
+        for i in range(20):
+            to.write_sample({"x": bytes([i]) * 1_000_000})
+    reader = fl.open(url, s3.storage_options(), cache_dir=tmp_path, cache_size="14MB")
+    needed = sum(BlockCache.room_for(shard.size) for shard in reader.dataset.shards)
+    with pytest.raises(ValueError, match=rf"needs {needed} bytes, the cache may have 14000000"):
+        fl.DataLoader(reader, order="random")
+    loader = fl.DataLoader(reader, order="quasi_random", window=1, batch_size=5)
+    assert sum(len(batch["x"]) for batch in loader) == 20

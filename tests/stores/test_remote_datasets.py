@@ -1,0 +1,373 @@
+"""Datasets in a bucket: read and loaded as local ones are, written so that nobody ever sees half of one."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import secrets
+import shutil
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.stores.fault_proxy import fault_proxy
+
+import fastloader as fl
+from fastloader.errors import NotFoundError, StoreError
+from fastloader.stores import LocalStore, RefusedError, client, open_store
+from fastloader.testing import identical
+from fastloader.testing.seaweed import PUBLIC, S3Server
+
+COUNT = 150
+FIELDS = {
+    "data": fl.BytesField(), "number": fl.IntField(), "row": fl.NDArrayField(np.float32, (5,)), "text": fl.JSONField(),
+}  # fmt: skip
+
+
+def sample(i: int) -> dict[str, Any]:
+    """Sample i, with a value missing now and then."""
+    rng = np.random.default_rng(i)
+    return {
+        "data": rng.bytes(5_000 + 50 * i), "number": i, "row": None if i % 7 == 3 else rng.random(5, np.float32),
+        "text": {"i": i},
+    }  # fmt: skip
+
+
+def write(path: Any, **options: Any) -> None:
+    """All samples, with keys."""
+    options = {"keys": True, "compression": {"text": "zstd"}} | options
+    with fl.DatasetWriter(path, FIELDS, "64KiB", **options) as writer:
+        for i in range(COUNT):
+            writer.write_sample(sample(i), key=f"key {i}" if options["keys"] else None)
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[fl.DatasetReader]:
+    """The same samples on disk."""
+    path = tmp_path_factory.mktemp("local") / "data"
+    write(path, shard_size="300KB")
+    with fl.open(path) as reader:
+        yield reader
+
+
+@pytest.fixture(scope="module")
+def url(s3: S3Server) -> str:
+    """Shards in a bucket."""
+    write("s3://datasets/sharded", shard_size="300KB", storage_options=s3.storage_options())
+    return "s3://datasets/sharded"
+
+
+@pytest.fixture
+def fresh() -> str:
+    """A URL that nobody has used."""
+    return f"s3://datasets/{secrets.token_hex(6)}"
+
+
+def batches(reader: fl.DatasetReader, order: Any, **options: Any) -> list[dict[str, Any]]:
+    """An epoch."""
+    return list(fl.DataLoader(reader, batch_size=16, order=order, seed=5, num_workers=2, window=4, **options))
+
+
+def assert_same(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:
+    """Batch by batch."""
+    assert len(one) == len(other)
+    for mine, yours in zip(one, other, strict=True):
+        assert identical(mine, yours)
+
+
+def keys_below(s3: S3Server, url: str) -> list[str]:
+    """What is in the bucket."""
+    store, key = open_store(url, s3.storage_options())
+    return [one.key.removeprefix(f"{key}/") for one in store.list(key)]
+
+
+def test_samples_batches_and_keys_are_those_of_the_local_copy(url: str, local: fl.DatasetReader, s3: S3Server) -> None:
+    with fl.open(url, s3.storage_options()) as reader:
+        assert (len(reader), reader.field_names, reader.has_keys) == (COUNT, list(FIELDS), True)
+        for i in (0, 3, 77, COUNT - 1):
+            assert identical(reader.read_sample(i), local.read_sample(i))
+        numbers = [140, 3, 3, 10, 71]
+        assert identical(reader.read_batch(numbers), local.read_batch(numbers))
+        assert reader.index_of("key 99") == 99
+        assert bytes(reader.read_payload(5, "data") or b"") == sample(5)["data"]
+
+
+@pytest.mark.parametrize("order", ["sequential", "random", "quasi_random"])
+def test_an_epoch_is_that_of_the_local_copy(url: str, local: fl.DatasetReader, s3: S3Server, order: str) -> None:
+    with fl.open(url, s3.storage_options()) as reader:
+        assert_same(batches(reader, order), batches(local, order))
+        assert_same(batches(reader, order, auto_tune=True), batches(local, order))
+
+
+def test_expressions_read_objects_too(url: str, local: fl.DatasetReader, s3: S3Server) -> None:
+    steps = [reader.shuffle(seed=1).batch(10) for reader in (fl.open(url, s3.storage_options()), fl.open(local.path))]
+    assert_same(list(steps[0]), list(steps[1]))
+
+
+def test_expressions_join_datasets_of_several_stores(fresh: str, local: fl.DatasetReader, s3: S3Server) -> None:
+    write(fresh, shard_size="300KB", storage_options=s3.storage_options())
+    remote = fl.open(fresh, s3.storage_options())
+    for others in ([fl.open(local.path)], [fl.open(fresh, s3.storage_options())]):
+        joined = remote.concat(*others)
+        numbers = [int(n) for batch in joined.batch(30) for n in batch["number"]]
+        assert numbers == 2 * list(range(COUNT))
+
+
+def test_one_object_is_a_dataset_too(fresh: str, local: fl.DatasetReader, s3: S3Server) -> None:
+    write(fresh + ".fld", storage_options=s3.storage_options())
+    with fl.open(fresh + ".fld", s3.storage_options()) as reader:
+        assert identical(reader.read_sample(9), local.read_sample(9))
+        assert_same(batches(reader, "random"), batches(local, "random"))
+
+
+def test_a_batch_larger_than_the_memory_for_reads_is_made(fresh: str, s3: S3Server) -> None:
+    with fl.DatasetWriter(fresh, {"x": fl.BytesField()}, shard_size="20MB", storage_options=s3.storage_options()) as to:
+        for i in range(12):
+            to.write_sample({"x": bytes([i]) * 2_000_000})
+    with fl.open(fresh, s3.storage_options()) as reader:
+        loader = fl.DataLoader(reader, batch_size=6, shuffle=False, memory_limit="9MB", num_workers=1)
+        assert [[data[0] for data in batch["x"]] for batch in loader] == [list(range(6)), list(range(6, 12))]
+
+
+def _numbers(reader: fl.DatasetReader) -> list[int]:
+    return [int(n) for batch in fl.DataLoader(reader, batch_size=16, seed=5) for n in batch["number"]]
+
+
+def test_a_spawned_process_loads_the_same(url: str, s3: S3Server) -> None:
+    with fl.open(url, s3.storage_options()) as reader:
+        expected = _numbers(reader)
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            assert pool.apply(_numbers, (reader,)) == expected
+
+
+def test_a_forked_child_loads_the_same_though_its_parent_is_in_an_epoch(url: str, s3: S3Server) -> None:
+    with fl.open(url, s3.storage_options()) as reader:
+        loader = fl.DataLoader(reader, batch_size=16, seed=5)
+        passing = iter(loader)
+        first = next(passing)["number"].tolist()
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.write(writing, np.array(_numbers(reader), np.int64).tobytes())
+            finally:
+                os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            theirs = np.frombuffer(pipe.read(), np.int64).tolist()
+        os.waitpid(child, 0)
+        assert theirs == first + [int(n) for batch in passing for n in batch["number"]]
+
+
+def test_opening_and_loading_fetch_little_more_than_is_needed(url: str, s3: S3Server) -> None:
+    with fault_proxy(s3.endpoint) as proxy, fl.open(url, s3.storage_options(proxy.url)) as reader:
+        reader.read_sample(0, ["number"])
+        assert sum(_span(one) for one in proxy.requests) < 2 * (4096 + (256 << 10))  # head and tail of one shard
+        loader = fl.DataLoader(reader, batch_size=16, fields=["data"], order="random")
+        assert sum(len(batch["data"]) for batch in loader) == COUNT
+        io = loader.stats()["io"]
+        assert io["payload_bytes"] <= io["read_bytes"] <= 1.1 * io["payload_bytes"]
+
+
+def test_of_large_tables_only_the_blocks_that_are_needed_come(fresh: str, s3: S3Server) -> None:
+    count = 100_000
+    with fl.DatasetWriter(
+        fresh, {"x": fl.BytesField(), "n": fl.IntField()}, storage_options=s3.storage_options()
+    ) as to:
+        to.write_many({"x": [b"%d" % i for i in range(count)], "n": list(range(count))})
+    with fault_proxy(s3.endpoint) as proxy, fl.open(fresh, s3.storage_options(proxy.url)) as reader:
+        size = reader.dataset.shards[0].size
+        assert reader.read_sample(70_000) == {"x": b"70000", "n": 70_000}
+        batch = reader.read_batch([5, 99_999, 50_000])
+        assert (batch["x"], batch["n"].tolist()) == ([b"5", b"99999", b"50000"], [5, 99_999, 50_000])
+        assert sum(_span(one) for one in proxy.requests) < size / 4
+        loader = fl.DataLoader(reader, batch_size=10_000, order="random")
+        assert sorted(int(n) for batch in loader for n in batch["n"]) == list(range(count))
+
+
+def test_the_first_batch_comes_before_a_whole_shard_was_fetched(fresh: str, s3: S3Server) -> None:
+    with fl.DatasetWriter(fresh, {"x": fl.BytesField()}, storage_options=s3.storage_options()) as to:
+        to.write_many({"x": bytes([i]) * 500_000} for i in range(60))
+    with fault_proxy(s3.endpoint) as proxy, fl.open(fresh, s3.storage_options(proxy.url)) as reader:
+        batches = iter(fl.DataLoader(reader, batch_size=2, order="random", memory_limit="9MB", num_workers=1))
+        assert len(next(batches)["x"]) == 2
+        assert sum(_span(one) for one in proxy.requests) < reader.dataset.shards[0].size / 2
+        assert sum(len(batch["x"]) for batch in batches) == 58
+
+
+def _span(request: tuple[str, str, str]) -> int:
+    begin, _, end = request[2].removeprefix("bytes=").partition("-")
+    return int(end) - int(begin) + 1 if end else 0
+
+
+def test_an_object_that_is_replaced_under_an_epoch_is_an_error(fresh: str, s3: S3Server) -> None:
+    write(fresh, shard_size="300KB", storage_options=s3.storage_options())
+    with fl.open(fresh, s3.storage_options()) as reader:
+        victim = reader.dataset.path / reader.dataset.shards[1].path  # type: ignore[union-attr]
+        reader.read_batch(range(COUNT), ["number"])
+        data = bytearray(victim.store.read(victim.key))  # type: ignore[union-attr]
+        data[-1] ^= 1
+        victim.store.put(victim.key, data)  # type: ignore[union-attr]
+        with pytest.raises(StoreError, match=rf"{victim}: is not the object it was"):
+            batches(reader, "random")
+        with pytest.raises(StoreError, match=rf"{victim}: .*is not the object it was"):
+            reader.read_batch(range(COUNT), ["data"])
+
+
+def test_local_ways_of_reading_are_refused(url: str, s3: S3Server) -> None:
+    with fl.open(url, s3.storage_options()) as reader, pytest.raises(ValueError, match="io='pread' is for local files"):
+        batches(reader, "random", io="pread")
+
+
+def test_what_is_not_there_is_not_found(fresh: str, s3: S3Server) -> None:
+    with pytest.raises(NotFoundError, match=fresh):
+        fl.open(fresh, s3.storage_options())
+
+
+def test_a_writer_that_fails_leaves_nothing(fresh: str, s3: S3Server) -> None:
+    options = s3.storage_options()
+    writer = fl.DatasetWriter(fresh, FIELDS, "64KiB", shard_size="100KB", num_workers=0, storage_options=options)
+    for i in range(COUNT):
+        writer.write_sample(sample(i))
+    with pytest.raises(fl.SampleError):
+        writer.write_sample({"data": "no bytes"})
+    assert keys_below(s3, fresh) == []
+
+
+def test_keys_that_come_twice_are_found_across_shards_and_leave_nothing(fresh: str, s3: S3Server) -> None:
+    options = s3.storage_options()
+    writer = fl.DatasetWriter(fresh, FIELDS, "64KiB", shard_size="100KB", keys=True, storage_options=options)
+    for i in range(40):
+        writer.write_sample(sample(i), key=f"key {i % 37}")
+    with pytest.raises(fl.SampleError, match="sample 39: key 'key 2' was given to sample 2 already"):
+        writer.close()
+    assert keys_below(s3, fresh) == []
+
+
+def test_of_two_writers_the_second_is_told_and_leaves_nothing(fresh: str, s3: S3Server) -> None:
+    options = s3.storage_options()
+    slow = fl.DatasetWriter(fresh, FIELDS, "64KiB", shard_size="300KB", storage_options=options)
+    slow.write_sample(sample(0))
+    write(fresh, shard_size="300KB", storage_options=options)
+    before = keys_below(s3, fresh)
+    with pytest.raises(StoreError, match="changed by another writer"):
+        slow.close()
+    assert keys_below(s3, fresh) == before
+    assert len(fl.open(fresh, options)) == COUNT
+
+
+def test_writing_anew_replaces_and_adding_adds(fresh: str, s3: S3Server) -> None:
+    options = s3.storage_options()
+    write(fresh, shard_size="300KB", keys=False, storage_options=options)
+    before = set(keys_below(s3, fresh))
+    with fl.DatasetWriter(fresh, FIELDS, shard_size="300KB", storage_options=options) as writer:
+        writer.write_sample(sample(1))
+        assert len(fl.open(fresh, options)) == COUNT  # until it is closed
+    assert set(keys_below(s3, fresh)) & before == {"manifest.json"}
+    with fl.DatasetWriter(fresh, None, mode="a", storage_options=options) as writer:
+        writer.write_sample(sample(2))
+    assert [int(one["number"]) for one in fl.open(fresh, options)] == [1, 2]
+
+
+def test_one_object_and_a_folder_do_not_take_each_others_name(fresh: str, s3: S3Server) -> None:
+    options = s3.storage_options()
+    write(fresh, storage_options=options)
+    with pytest.raises(StoreError, match="is an object"):
+        write(fresh, shard_size="300KB", storage_options=options)
+    write(fresh + "-2", shard_size="300KB", storage_options=options)
+    with pytest.raises(StoreError, match="is a folder of shards"):
+        write(fresh + "-2", storage_options=options)
+
+
+def test_an_upload_given_up_leaves_no_parts_on_the_server(s3: S3Server) -> None:
+    store, _ = open_store("s3://uploads", s3.storage_options())
+    store.put("first", b"so that there is a bucket")
+    upload = store.upload("large")
+    upload.write(bytes(40 << 20))
+    upload.abort()
+    request = urllib.request.Request(f"{s3.filer}/buckets/uploads/.uploads/", headers={"Accept": "application/json"})
+    with urllib.request.urlopen(request) as reply:
+        assert json.load(reply)["Entries"] is None
+
+
+def test_credentials_come_from_the_environment_and_from_profiles(
+    url: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    options = s3.storage_options()
+    place = {"endpoint": options["endpoint"], "region": "us-east-1", "attempts": 1}
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", options["access_key_id"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", options["secret_access_key"])
+    assert len(fl.open(url, place)) == COUNT
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
+    with pytest.raises(StoreError, match="storage_options"):
+        fl.open(url, place)
+    (tmp_path / "credentials").write_text(
+        f"[team]\naws_access_key_id = {options['access_key_id']}\n"
+        f"aws_secret_access_key = {options['secret_access_key']}\n"
+    )
+    (tmp_path / "config").write_text(f"[profile team]\nregion = us-east-1\nendpoint_url = {options['endpoint']}\n")
+    assert len(fl.open(url, {"profile": "team"})) == COUNT
+    with pytest.raises(StoreError, match="there is no profile 'nobody'"):
+        fl.open(url, {"profile": "nobody"})
+    monkeypatch.setenv("AWS_PROFILE", "team")
+    assert len(fl.open(url)) == COUNT
+
+
+def test_public_buckets_are_read_anonymously(s3: S3Server) -> None:
+    write(f"s3://{PUBLIC}/data", shard_size="300KB", storage_options=s3.storage_options())
+    write(f"s3://{PUBLIC}/one.fld", storage_options=s3.storage_options())
+    options = {"endpoint": s3.endpoint, "anonymous": True, "attempts": 1}
+    assert len(fl.open(f"s3://{PUBLIC}/one.fld", options)) == COUNT
+    assert len(fl.open(f"s3://{PUBLIC}/data", options)) == COUNT
+    with pytest.raises(RefusedError, match="s3://datasets/sharded: access is refused"):
+        fl.open("s3://datasets/sharded", options)
+
+
+def test_memory_and_file_urls_hold_datasets_too(local: fl.DatasetReader, tmp_path: Path) -> None:
+    write("memory://tests/data", shard_size="300KB")
+    assert_same(batches(fl.open("memory://tests/data"), "random"), batches(local, "random"))
+    shutil.copytree(str(local.path), tmp_path / "copy")
+    assert_same(batches(fl.open(f"file://{tmp_path}/copy"), "random"), batches(local, "random"))
+
+
+def test_without_obstore_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore._obstore", None)
+    monkeypatch.setattr(client, "_module", None)
+    with pytest.raises(StoreError, match=r'pip install "fastloader\[cloud\]"'):
+        fl.open("s3://bucket/data")
+
+
+def test_options_without_effect_are_refused(tmp_path: Path, s3: S3Server) -> None:
+    write(tmp_path / "data")
+    with pytest.raises(ValueError, match="storage_options are for URLs"):
+        fl.open(tmp_path / "data", {"region": "x"})
+    with pytest.raises(ValueError, match="cache_dir is for URLs"):
+        fl.open(tmp_path / "data", cache_dir=tmp_path)
+    with pytest.raises(ValueError, match="cache_size without cache_dir"):
+        fl.open("s3://datasets/x", s3.storage_options(), cache_size="1GB")
+    with pytest.raises(StoreError, match="storage_options are not understood"):
+        fl.open("s3://datasets/x", s3.storage_options(colour="red"))
+
+
+def test_a_key_leads_nowhere_outside_its_folder(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="leads nowhere outside"):
+        LocalStore(tmp_path).read("../secret")
+
+
+def test_epochs_that_are_left_early_leave_no_thread_and_nothing_undone(url: str, s3: S3Server) -> None:
+    with fl.open(url, s3.storage_options()) as reader:
+        loader = fl.DataLoader(reader, batch_size=8, order="random", num_workers=2)
+        for _ in range(25):
+            passing = iter(loader)
+            next(passing)
+            del passing
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("fastloader-fetcher")]
+        assert sum(len(batch["number"]) for batch in loader) == COUNT
