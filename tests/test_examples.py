@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [
     "how-to/audio.md",
     "how-to/augment-masks-and-views.md",
+    "how-to/convert.md",
     "how-to/custom-field.md",
     "how-to/custom-op.md",
     "how-to/expressions.md",
@@ -22,6 +23,7 @@ PAGES = [
     "how-to/variable-length.md",
     "how-to/video.md",
     "reference/dataset.md",
+    "reference/formats.md",
     "tutorials/first-dataset.md",
 ]
 

@@ -450,7 +450,7 @@ def test_what_cannot_be_opened(tmp_path):
         ("typo.fld", FileNotFoundError, "there is no such file or folder; check the path"),
         ("folder/typo/x.fld", fl.NotFoundError, "there is no such file or folder"),
         ("text.fld/x.fld", fl.StoreError, "Not a directory"),
-        ("folder", fl.FormatError, r"is a folder without manifest\.json"),
+        ("folder", fl.FormatError, "is an empty folder"),
         ("empty.fld", fl.FormatError, "is empty"),
         ("text.fld", fl.FormatError, r"is no \.fld file"),
         ("zeros.fld", fl.FormatError, "was never finished"),

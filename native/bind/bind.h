@@ -203,5 +203,6 @@ void bind_tones(nb::module_& m);
 void bind_geometry(nb::module_& m);
 void bind_mix(nb::module_& m);
 void bind_random(nb::module_& m);
+void bind_formats(nb::module_& m);
 
 }  // namespace bind

@@ -44,4 +44,5 @@ NB_MODULE(_native, m) {
     bind::bind_geometry(m);
     bind::bind_mix(m);
     bind::bind_random(m);
+    bind::bind_formats(m);
 }

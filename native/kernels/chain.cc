@@ -11,6 +11,9 @@ void lay_over(const Overlay& overlay, std::uint8_t* pixels) {
 
 bool is_raw(const Program& program) { return program.stored == StoredKind::raw; }
 
+// Frames of a video are raw too, and each video has its own shape: that of its metadata.
+bool has_one_shape(const Program& program) { return is_raw(program) && program.raw.bytes() > 0; }
+
 void begin(const Start& start, Bytes payload, Bytes metadata, MutableBytes out) {
     if (start.decode) {
         std::memset(out.data(), 0, out.size());
@@ -27,7 +30,7 @@ void begin(const Start& start, Bytes payload, Bytes metadata, MutableBytes out) 
 }  // namespace
 
 std::size_t Chain::metadata_size() const {
-    if (first) return is_raw(*first) ? 0 : sizeof(ImageShape);
+    if (first) return has_one_shape(*first) ? 0 : sizeof(ImageShape);
     return start.metadata_size;
 }
 
@@ -80,7 +83,7 @@ void run_chain(const Chain& chain, ProgramRunner& runner, Bytes payload, Bytes m
     auto now = room(chain.first_bytes(), moves);
     Matrix geometry = kSame;
     if (const auto* program = chain.first.get()) {
-        const auto shape = is_raw(*program) ? program->raw : load<ImageShape>(metadata.data());
+        const auto shape = has_one_shape(*program) ? program->raw : load<ImageShape>(metadata.data());
         geometry = runner.run(*program, payload, shape, epoch, sample, now, part(*program));
     } else {
         begin(chain.start, payload, metadata, now);

@@ -59,7 +59,7 @@ struct ProgramStep {
     bool tells = false;  // what it drew, to whom runs the program
 };
 
-// How images are stored; of raw ones the shape is known beforehand.
+// How images are stored; of raw ones the shape is known beforehand, unless it is empty.
 enum class StoredKind : std::uint8_t { jpeg, png, raw, webp };
 
 struct Program {

@@ -57,6 +57,7 @@ from fastloader.fields import (
     VideoCompressedField,
     VideoFramesField,
     WebPImageField,
+    decode_image,
     register_type,
 )
 from fastloader.loader import DataLoader, Pad, ThreadingOptions
@@ -80,6 +81,6 @@ __all__ = [
     "Packed", "PackedTextField", "Pad", "PayloadBatch", "RawImageField", "RowDecoder", "RowFunction", "SampleError",
     "ShapeError", "SpectrogramField", "StateError", "StoreError", "TextField", "ThreadingOptions", "TokenStream",
     "TokenStreamWriter", "TokenizedTextField", "TokenizerError", "TypeId", "UnknownTypeError", "Video",
-    "VideoCompressedField", "VideoFramesField", "WebPImageField", "concatenate", "open", "ops", "pack", "register_type",
-    "verify",
+    "VideoCompressedField", "VideoFramesField", "WebPImageField", "concatenate", "decode_image", "open", "ops", "pack",
+    "register_type", "verify",
 ]  # fmt: skip

@@ -57,6 +57,7 @@ from fastloader._native import (
     mixup,
     pack_tokens,
     pad_image,
+    parse_example,
     permute,
     philox,
     place,
@@ -97,11 +98,11 @@ __all__ = [
     "crc32c", "crc32c_variants", "cutmix", "decode_image", "decode_jpeg_box", "decode_texts", "decompress", "draw_mix",
     "equalize", "erase", "erase_noise", "gather_bytes", "gather_fixed", "gather_ragged", "gaussian_blur", "grayscale",
     "has_uring", "has_webp", "hue", "image_decode_many", "image_info", "invert", "jpeg_baseline", "jpeg_encode",
-    "jpeg_index", "jpeg_size", "lay_slots", "mixup", "pack_tokens", "pad_image", "permute", "philox", "place",
-    "planned_bytes", "png_encode", "posterize", "random_below", "random_bits", "random_normal", "random_uniform",
-    "resample_sound", "resize", "resize_image", "resize_region", "saturation", "sharpness", "simd_levels", "solarize",
-    "sound_decode", "sound_info", "sound_library", "take", "take_bits", "train_dictionary", "unpack_sequences",
-    "unpack_tokens", "webp_encode", "xxh64",
+    "jpeg_index", "jpeg_size", "lay_slots", "mixup", "pack_tokens", "pad_image", "parse_example", "permute", "philox",
+    "place", "planned_bytes", "png_encode", "posterize", "random_below", "random_bits", "random_normal",
+    "random_uniform", "resample_sound", "resize", "resize_image", "resize_region", "saturation", "sharpness",
+    "simd_levels", "solarize", "sound_decode", "sound_info", "sound_library", "take", "take_bits", "train_dictionary",
+    "unpack_sequences", "unpack_tokens", "webp_encode", "xxh64",
 ]  # fmt: skip
 
 JPEG, PNG, WEBP = 0, 1, 2

@@ -452,6 +452,37 @@ def use_programs(w: Wild) -> None:
     program.run(given, shape, w.rng.randrange(2**64), w.rng.randrange(2**64), out, told)
 
 
+def use_texts(w: Wild) -> None:
+    """Dictionaries, texts, packed sequences, windows."""
+    pick, data = w.rng.choice, w.data()
+    raw = bytes(memoryview(data).cast("B")) if memoryview(data).nbytes else b""
+    header = b"\x37\xa4\x30\xec" if w.rng.random() < 0.5 else b""
+    dictionary = kernels.Dictionary(exact(header + raw))
+    attempt(lambda: kernels.train_dictionary([raw[i::7] for i in range(pick([0, 1, 5, 50]))], pick([0, 1, 256, 4096])))
+    packed = kernels.compress(raw, 3, pick([-7, 1, 3, 19]), dictionary)
+    attempt(lambda: kernels.decompress(exact(packed), 3, w.out(len(raw)), dictionary))
+    ends = np.sort(np.array([w.rng.randrange(-2, len(raw) + 3) for _ in range(pick([0, 1, 2, 9]))], np.int64))
+    attempt(lambda: kernels.decode_texts(exact(raw), pick([ends, ends[::-1].copy(), np.arange(len(raw) + 1)])))
+    lengths = np.array([w.rng.randrange(-1, 9) for _ in range(pick([0, 3, 20]))], np.int64)
+    attempt(
+        lambda: kernels.best_fit(lengths, pick([0, 7, 8, 2**63]), np.empty(len(lengths) + pick([0, 0, 0, 1]), np.int64))
+    )
+    rows, length = max(0, len(ends) - 1), pick([0, 1, 8, 8, 2**31, 2**63])
+    room = rows * length if length < 100 else 64
+    counts = np.array([pick([0, 1, 2, 2**31, 2**32 - 1, w.rng.randrange(9)]) for _ in range(2 * rows)], np.uint32)
+    out = [np.empty(room, np.int32) for _ in range(2)]
+    kernels_out = (np.empty(room, np.uint16), *out, np.empty(pick([0, 8, 4096]), np.int32))
+    pad = pick([np.zeros(1, np.uint16), np.zeros(0, np.uint16)])
+    attempt(lambda: kernels.unpack_sequences(exact(raw), ends, counts, length, pad, *kernels_out))
+    begin, end, size, step = (
+        pick([0, 1, 8, len(raw) // 2, len(raw), len(raw) + 1, 2**63, 2**64 - 1]) for _ in range(4)
+    )
+    windows = kernels.Payloads.windows(exact(raw), begin, end, size, step)
+    for row in (0, windows.rows - 1, windows.rows, 2**64 - 1):
+        attempt(lambda row=row: windows.read(max(0, row)))  # type: ignore[misc]
+    kernels.gather_fixed([windows], None, np.array([0, -1, windows.rows], np.int64), size, w.out(3 * min(size, 1000)))
+
+
 def use_conversions(w: Wild) -> None:
     """Arrays as numbers of another type, of sizes that may not be theirs."""
     pick = w.rng.choice
@@ -517,42 +548,10 @@ def use_sounds(w: Wild) -> None:
     program.run(payload, row.view(np.uint8)[:size], w.rng.randrange(2**64), w.rng.randrange(2**64), out)
 
 
-def use_texts(w: Wild) -> None:
-    """Dictionaries, texts, packed sequences, windows."""
-    pick, data = w.rng.choice, w.data()
-    raw = bytes(memoryview(data).cast("B")) if memoryview(data).nbytes else b""
-    header = b"\x37\xa4\x30\xec" if w.rng.random() < 0.5 else b""
-    dictionary = kernels.Dictionary(exact(header + raw))
-    attempt(lambda: kernels.train_dictionary([raw[i::7] for i in range(pick([0, 1, 5, 50]))], pick([0, 1, 256, 4096])))
-    packed = kernels.compress(raw, 3, pick([-7, 1, 3, 19]), dictionary)
-    attempt(lambda: kernels.decompress(exact(packed), 3, w.out(len(raw)), dictionary))
-    ends = np.sort(np.array([w.rng.randrange(-2, len(raw) + 3) for _ in range(pick([0, 1, 2, 9]))], np.int64))
-    attempt(lambda: kernels.decode_texts(exact(raw), pick([ends, ends[::-1].copy(), np.arange(len(raw) + 1)])))
-    lengths = np.array([w.rng.randrange(-1, 9) for _ in range(pick([0, 3, 20]))], np.int64)
-    attempt(
-        lambda: kernels.best_fit(lengths, pick([0, 7, 8, 2**63]), np.empty(len(lengths) + pick([0, 0, 0, 1]), np.int64))
-    )
-    rows, length = max(0, len(ends) - 1), pick([0, 1, 8, 8, 2**31, 2**63])
-    room = rows * length if length < 100 else 64
-    counts = np.array([pick([0, 1, 2, 2**31, 2**32 - 1, w.rng.randrange(9)]) for _ in range(2 * rows)], np.uint32)
-    out = [np.empty(room, np.int32) for _ in range(2)]
-    kernels_out = (np.empty(room, np.uint16), *out, np.empty(pick([0, 8, 4096]), np.int32))
-    pad = pick([np.zeros(1, np.uint16), np.zeros(0, np.uint16)])
-    attempt(lambda: kernels.unpack_sequences(exact(raw), ends, counts, length, pad, *kernels_out))
-    begin, end, size, step = (
-        pick([0, 1, 8, len(raw) // 2, len(raw), len(raw) + 1, 2**63, 2**64 - 1]) for _ in range(4)
-    )
-    windows = kernels.Payloads.windows(exact(raw), begin, end, size, step)
-    for row in (0, windows.rows - 1, windows.rows, 2**64 - 1):
-        attempt(lambda row=row: windows.read(max(0, row)))  # type: ignore[misc]
-    kernels.gather_fixed([windows], None, np.array([0, -1, windows.rows], np.int64), size, w.out(3 * min(size, 1000)))
-
-
 CALLS: list[Callable[[Wild], None]] = [
     use_table, use_payloads, use_keys, use_take, use_gather, use_gather, use_images, use_jpeg_parts, use_codecs,
     use_sums, use_placement, use_engine, use_engine, use_orders, use_pixels, use_pixels,
-    use_programs, use_programs, use_conversions, use_sounds, use_sounds, use_texts,
-    use_texts,
+    use_programs, use_programs, use_conversions, use_sounds, use_sounds, use_texts, use_texts,
 ]  # fmt: skip
 
 BAD_ARGUMENT = (ValueError, TypeError, IndexError, BufferError, OverflowError)

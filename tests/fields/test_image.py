@@ -1,4 +1,5 @@
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -464,3 +465,16 @@ def test_reasons_for_refusing_an_image_are_plain(tmp_path):
     ):
         with pytest.raises(fl.SampleError, match=reason):
             write(tmp_path / "x.fld", fl.JPEGImageField(), [value])
+
+
+def test_files_of_images_are_decoded():
+    images = Path(__file__).parents[1] / "vectors" / "images"
+    for name in ("1-rgb-444.jpg", "2-rgb.png"):
+        data = (images / name).read_bytes()
+        assert np.array_equal(
+            fl.decode_image(memoryview(data)), np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+        )
+    with pytest.raises(fl.DecodeError, match="is no JPEG, PNG or WebP: it begins with b'GIF8"):
+        fl.decode_image(b"GIF89a")
+    with pytest.raises(fl.DecodeError, match="the PNG does not decode"):
+        fl.decode_image((images / "2-rgb.png").read_bytes()[:60])

@@ -34,11 +34,11 @@ class Text(fl.Field):
 def test_the_type_ids_of_the_format():
     assert {cls.__name__: cls.type_id for cls in BY_TYPE_ID.values() if cls.type_id < 1000} == {
         "IntField": 1, "FloatField": 2, "BytesField": 3, "NDArrayField": 4, "JSONField": 5, "RawImageField": 10,
-        "JPEGImageField": 11, "PNGImageField": 12, "BoxesField": 51, "KeypointsField": 52, "WebPImageField": 13,
+        "JPEGImageField": 11, "PNGImageField": 12, "TextField": 40, "TokenizedTextField": 41, "PackedTextField": 42,
+        "TokenStreamField": 43, "EmbeddingField": 50, "ListField": 60, "DictField": 61,
+        "BoxesField": 51, "KeypointsField": 52, "WebPImageField": 13,
         "AudioWaveformField": 20, "AudioCompressedField": 21, "SpectrogramField": 22, "AudioTokensField": 23,
         "VideoFramesField": 30, "VideoCompressedField": 31, "OpticalFlowField": 32,
-        "TextField": 40, "TokenizedTextField": 41, "PackedTextField": 42,
-        "TokenStreamField": 43, "EmbeddingField": 50, "ListField": 60, "DictField": 61,
     }  # fmt: skip
     assert {t.name: t.value for t in TypeId if t >= 20} == {
         "AUDIO_WAVEFORM": 20, "AUDIO_COMPRESSED": 21, "AUDIO_SPECTROGRAM": 22, "AUDIO_TOKENS": 23, "VIDEO_FRAMES": 30,

@@ -205,7 +205,7 @@ def test_without_the_extra_the_error_says_how_to_get_it(tmp_path, monkeypatch, m
     monkeypatch.chdir(tmp_path)
     TOKENIZER.save("file.json")
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ModuleNotFoundError, match=r'pip install "fastloader\[text\]"'):
+    with pytest.raises(fl.MissingExtraError, match=r'pip install "fastloader\[text\]"'):
         fl.TokenizedTextField(given)
     fl.TokenizedTextField(vocab_size=100)  # needs nothing
 

@@ -597,6 +597,16 @@ def test_code_that_lives_in_no_file_is_compiled_all_the_same(dataset):
     assert (load(dataset, [ops.custom(names["typed_in"])]) == 9).all()
 
 
+def test_code_of_a_file_that_is_no_module_is_not_kept(dataset, tmp_path):
+    page = tmp_path / "page.py"
+    page.write_text("def of_no_module(image, random):\n    image[:] = 9\n")
+    for _ in range(2):  # what was kept could not be loaded again
+        names = {}
+        exec(compile(page.read_text(), page, "exec"), names)
+        assert (load(dataset, [ops.custom(names["of_no_module"])]) == 9).all()
+    assert [path.name for path in tmp_path.iterdir()] == ["page.py"]
+
+
 def test_parameters_come_from_a_function_around_it(dataset):
     def paint(value):
         @ops.custom

@@ -153,8 +153,8 @@ def test_explain_tells_every_operation_with_its_options(dataset):
 def test_every_operation_is_on_its_page():
     page = (Path(__file__).parents[2] / "docs" / "reference" / "ops.md").read_text()
     described = {
-        "ArrayOp", "BatchOp", "CustomOp", "Drawn", "LabelOp", "Named", "Numbers", "Op", "Pixels", "Random", "Step",
-        "custom",
+        "ArrayOp", "BatchOp", "ClipOp", "CustomOp", "Drawn", "LabelOp", "Named", "Numbers", "Op", "Pixels", "Random",
+        "Step", "custom",
     }  # fmt: skip
     for name in set(ops.__all__) - described:
         assert f"`{name}(" in page, name

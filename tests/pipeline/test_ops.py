@@ -100,12 +100,12 @@ def test_every_operation_has_a_case():
     cast = {"Cast", "Layout", "Normalize"}  # what the last step does
     crops = {"CenterCrop", "HorizontalFlip", "RandomResizedCrop", "Resize", "VerticalFlip"}  # in test_pipelines.py
     described = {
-        "ArrayOp", "BatchOp", "CustomOp", "Drawn", "LabelOp", "Named", "Numbers", "Op", "Pixels", "Random", "Step",
-        "custom",
+        "ArrayOp", "BatchOp", "ClipOp", "CustomOp", "Drawn", "LabelOp", "Named", "Numbers", "Op", "Pixels", "Random",
+        "Step", "custom",
     }  # fmt: skip
     elsewhere = {
-        "CutMix", "Follow", "Geometry", "LabelSmoothing", "Mixup", "OneHot", "Orient", "Poison", "ReplaceLabel", "Size",
-        "Views",
+        "ClipSampler", "CutMix", "DecodeResize", "Follow", "Geometry", "LabelSmoothing", "Mixup", "OneHot", "Orient",
+        "Poison", "ReplaceLabel", "Size", "TemporalSubsample", "Views",
     }  # fmt: skip
     assert set(ops.__all__) - cast - crops - described - elsewhere == {type(op).__name__ for op in CASES}
 

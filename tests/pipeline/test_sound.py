@@ -73,7 +73,7 @@ changes = st.one_of(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(data=st.data(), frames=st.integers(1, 600), channels=st.integers(1, 3), pipeline=st.lists(changes, max_size=4))
 def test_any_pipeline_gives_what_the_slow_twin_gives(data, frames, channels, pipeline):
     frames = max(frames, channels)
@@ -85,6 +85,26 @@ def test_any_pipeline_gives_what_the_slow_twin_gives(data, frames, channels, pip
     wanted = slow_sound.run(pipeline, whole / np.float32(2**15), RATE, place)
     assert got.shape == (250,)
     np.testing.assert_allclose(got, wanted[:, 0], rtol=1e-4, atol=2e-6)
+
+
+EACH = [
+    ops.RandomSegment(0.02), ops.RandomSegment(frames=200), ops.RandomSegment(frames=400, pad=True),
+    ops.PadOrTrim(0.02), ops.PadOrTrim(frames=100, align="center"), ops.PadOrTrim(frames=100, align="end"),
+    ops.PadOrTrim(frames=401, align="center", value=0.25), ops.PadOrTrim(frames=401, align="end"),
+    ops.Resample(6000), ops.Resample(11025), ops.Mono(), ops.Gain(6), ops.Gain((3, 9)), ops.Gain(6, p=0.5),
+    ops.AddNoise(10), ops.AddNoise((0, 30)), ops.AddNoise(10, p=0.5), ops.TimeShift(0.02), ops.TimeShift(frames=150),
+    ops.TimeShift(frames=150, wrap=True), ops.TimeShift(frames=150, p=0.5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("op", EACH, ids=str)
+def test_every_option_does_what_the_slow_twin_does(op):
+    given_ = np.rint(sound_of(300, 2) * 2**15).astype(np.int16)
+    pipeline = [op, ops.Mono(), ops.PadOrTrim(frames=450)]
+    for sample in range(8):
+        got = run(fl.AudioWaveformField(RATE, mono=False), pipeline, given_, (7, 0, sample))
+        wanted = slow_sound.run(pipeline, given_ / np.float32(2**15), RATE, (7, 0, sample))[:, 0]
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=2e-6)
 
 
 @settings(max_examples=40, deadline=None)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastloader.cli.glance import ColumnView, Facts, phrase
 from fastloader.cli.output import as_text, printable
+from fastloader.errors import MissingExtraError
 from fastloader.fields import DictField, ListField, PackedTextField, TextField, TokenizedTextField
 from fastloader.reader import DatasetReader
 from fastloader.types import format_size
@@ -60,7 +61,7 @@ def _text_of(field: TokenizedTextField, tokens: NDArray[Any], tokenizer: str | N
         return {"text": field.with_tokenizer(tokenizer).decode(tokens)}
     try:
         return {"text": field.decode(tokens)} if field.embedded else {}
-    except ModuleNotFoundError as error:  # the tokens are there all the same
+    except MissingExtraError as error:  # the tokens are there all the same
         return {"text": f"({error})"}
 
 

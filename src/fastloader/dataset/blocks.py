@@ -39,7 +39,7 @@ class Blocks:
         found: list[Callable[[], Sample]] = []
         for first in range(0, len(samples), self._most):
             some = samples[first : first + self._most].tolist()
-            found += [_Block(self, some, alone).next] * len(some)
+            found += [Block(self.read, some, alone).next] * len(some)
         return found
 
     def read(self, samples: Sequence[int]) -> list[Sample]:
@@ -54,11 +54,13 @@ class Blocks:
         return [dict(zip(self._names, row, strict=True)) for row in rows]
 
 
-class _Block:
-    """A few samples, read when the first is asked for."""
+class Block:
+    """A few samples, ``read`` together when the first is asked for, or each ``alone`` where that fails."""
 
-    def __init__(self, blocks: Blocks, samples: list[int], alone: Callable[[int], Sample]) -> None:
-        self._blocks, self._alone = blocks, alone
+    def __init__(
+        self, read: Callable[[list[int]], list[Sample]], samples: list[int], alone: Callable[[int], Sample]
+    ) -> None:
+        self._together, self._alone = read, alone
         self._samples = iter(samples)
         self._all: list[int] | None = samples
         self._read: list[Sample] = []
@@ -67,7 +69,7 @@ class _Block:
         """The next of them."""
         if self._all is not None:
             try:
-                self._read = self._blocks.read(self._all)[::-1]
+                self._read = self._together(self._all)[::-1]
             except FastLoaderError:  # some are bad: each speaks for itself when its turn comes
                 self._read = []
             self._all = None

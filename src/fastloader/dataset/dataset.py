@@ -32,11 +32,15 @@ from fastloader.dataset.running import explained, may_be_native, new_run, withou
 from fastloader.dataset.settings import OnError, Settings, checked, one_of
 from fastloader.dataset.sources import FromIterable, FromRange, FromReader, FromSequence, Restart, Restarted
 from fastloader.dataset.streaming import IterOptions, IterRepeat, IterShard, IterShuffle, IterSkip, IterTake
+from fastloader.dataset.writing import Options, write
+from fastloader.fields import Field
 from fastloader.loader import ThreadingOptions
 from fastloader.loader.padding import PadSpec
 from fastloader.loader.reading import Io
 from fastloader.reader import DatasetReader
 from fastloader.samplers.checks import seed_of, whole
+from fastloader.types import parse_size
+from fastloader.writer.schema import Compression
 
 S = TypeVar("S")
 Remainder = Literal["uneven", "drop"]
@@ -275,6 +279,29 @@ class Steps(Generic[S]):
         for idle in without_effect(self.node):
             warnings.warn(f"{idle} has no effect: no native engine runs there, as explain() shows", stacklevel=3)
         return DatasetIterator(self.node, epoch or 0, state)
+
+    def write(
+        self,
+        path: str | os.PathLike[str],
+        fields: Mapping[str, Field] | None = None,
+        *,
+        shard_size: int | str | None = None,
+        compression: Compression = None,
+        threads: int | None = None,
+        show_progress: bool | None = None,
+    ) -> dict[str, Field]:
+        """Write all elements, which are dictionaries, to a file; how its name ends says what it will be.
+
+        ``.fld``: a dataset, or with ``shard_size`` a folder of shards. ``.tar``: WebDataset's layout. ``.parquet``: a
+        table. Fields are told from some of the elements, but for those that ``fields`` names; they are returned. JPEG
+        and PNG files move as they are. A folder of shards that was interrupted goes on where it was when it is written
+        again. ``compression`` is that of ``DatasetWriter``; ``threads`` encode, and read where each file is a sample.
+        """
+        size = None if shard_size is None else parse_size(shard_size, "shard_size")
+        if size is not None and size < 1:
+            raise ValueError(f"shard_size={shard_size!r}: at least one byte")
+        workers = None if threads is None else whole("threads", threads)
+        return write(self.node, Path(path), Options(fields, size, compression, workers, show_progress))
 
     def explain(self) -> str:
         """What runs where, a line a step, the last step first."""

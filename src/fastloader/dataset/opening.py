@@ -1,16 +1,22 @@
-"""Readers that are datasets too."""
+"""Opening: readers that are datasets too, and datasets of other formats."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, overload
 
 from fastloader.dataset.base import Node
-from fastloader.dataset.dataset import MapDataset, Steps
+from fastloader.dataset.dataset import Dataset, IterDataset, MapDataset, Steps
 from fastloader.dataset.iterator import DatasetIterator
+from fastloader.dataset.records import FromRecords, FromStream
 from fastloader.dataset.sources import FromReader
+from fastloader.formats.arrow import Where
+from fastloader.formats.opening import open_source
+from fastloader.formats.records import Records, Source, Stream
 from fastloader.reader import DatasetReader
+from fastloader.stores.urls import local_path
 from fastloader.types import Key, Sample
 
 
@@ -33,18 +39,106 @@ class ReaderDataset(DatasetReader, Steps[MapDataset]):
         return MapDataset(self.node)[index] if isinstance(index, slice) else self.read_sample(index)
 
 
+class _Opened:
+    """What is known of a dataset of another format."""
+
+    node: Any
+
+    @property
+    def source(self) -> Source:
+        """Who reads the files."""
+        found: Source = self.node.records if isinstance(self.node, FromRecords) else self.node.stream
+        return found
+
+    @property
+    def format(self) -> str:
+        """What the files are."""
+        return self.source.format
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files, in order."""
+        return self.source.paths
+
+    @property
+    def field_names(self) -> list[str] | None:
+        """The fields of samples; ``None`` where each sample has its own."""
+        names = self.node.fields or self.source.names
+        return None if names is None else list(names)
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """The names that labels count, where folders stand for classes."""
+        return self.source.classes
+
+
+class MapSource(_Opened, MapDataset):
+    """Samples of another format, with a length and random access."""
+
+
+class IterSource(_Opened, IterDataset):
+    """Samples of another format, one after the other; how many is not known."""
+
+
 def open_dataset(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     storage_options: Mapping[str, Any] | None = None,
     *,
     cache_dir: str | os.PathLike[str] | None = None,
     cache_size: int | str | None = None,
-) -> ReaderDataset:
-    """Open a dataset for reading, whatever it is stored as: a ``.fld`` file or a folder of shards, local or by URL.
+    format: str | None = None,
+    fields: Sequence[str] | None = None,
+    where: Where | None = None,
+    rows: bool | None = None,
+    types: Mapping[str, str] | None = None,
+) -> Any:
+    """Open a dataset for reading, whatever it is stored as; files are recognised by what is in them.
 
-    The result is a reader, which gives samples by number and key and goes into a ``DataLoader``, and a dataset, with
-    ``map``, ``shuffle``, ``batch`` and the other steps.
+    A ``.fld`` file or folder of shards gives a reader, which gives samples by number and key and goes into a
+    ``DataLoader``, and is a dataset, with ``map``, ``shuffle``, ``batch`` and the other steps. Other formats give a
+    dataset: a ``MapSource``, or an ``IterSource`` where there is no random access. ``path`` may also be a folder of
+    files, a pattern such as ``"data/*.parquet"``, or a list. ``docs/reference/formats.md`` has all formats.
 
-    ``storage_options``, ``cache_dir`` and ``cache_size`` are for URLs; ``DatasetReader`` describes them.
+    - ``storage_options``, ``cache_dir``, ``cache_size``: for URLs of ``.fld`` datasets, as for ``DatasetReader``.
+    - ``format``: what the files are to be taken for.
+    - ``fields``: which to read.
+    - ``where``: for Parquet and Arrow, comparisons that must all hold: ``[("label", "==", 3)]``.
+    - ``rows``: for NPY and NPZ, whether the first axis counts samples (so for one file) or each file is a sample (so
+      for a folder, a pattern or a list).
+    - ``types``: for CSV, what columns hold, "int", "float" or "str"; for TFRecord, "list" for a feature that is one.
     """
-    return ReaderDataset(path, storage_options, cache_dir=cache_dir, cache_size=cache_size)
+    if isinstance(path, str | os.PathLike) and local_path(path) is None:
+        return _by_url(path, format, (where, rows, types), fields, storage_options, cache_dir, cache_size)
+    if storage_options is not None or cache_dir is not None or cache_size is not None:
+        if isinstance(path, str | os.PathLike):
+            return _reader(ReaderDataset(path, storage_options, cache_dir=cache_dir, cache_size=cache_size), fields)
+        raise ValueError("storage_options, cache_dir and cache_size are for the URL of one dataset")
+    found = open_source(path, format=format, fields=fields, where=where, rows=rows, types=types)
+    if isinstance(found, Path):
+        return _reader(ReaderDataset(found), fields)
+    chosen = found.chosen(fields)
+    if isinstance(found, Records):
+        return MapSource(FromRecords(found, chosen))
+    assert isinstance(found, Stream)
+    return IterSource(FromStream(found, chosen))
+
+
+def _reader(reader: ReaderDataset, fields: Sequence[str] | None) -> Any:
+    return reader if fields is None else Dataset.from_reader(reader, fields)
+
+
+def _by_url(
+    url: str | os.PathLike[str],
+    format: str | None,
+    others: tuple[Any, ...],
+    fields: Sequence[str] | None,
+    storage_options: Mapping[str, Any] | None,
+    cache_dir: str | os.PathLike[str] | None,
+    cache_size: int | str | None,
+) -> Any:
+    if format not in (None, "fld") or any(option is not None for option in others):
+        raise ValueError(
+            f"{os.fspath(url)}: of what lies in stores only .fld datasets are read; "
+            '"fastloader store get -r" brings other files here'
+        )
+    return _reader(ReaderDataset(url, storage_options, cache_dir=cache_dir, cache_size=cache_size), fields)

@@ -20,7 +20,7 @@ from fastloader.fields.basic import BytesField, FloatField, IntField, JSONField
 from fastloader.fields.embedding import EmbeddingField
 from fastloader.fields.flow import OpticalFlowField
 from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField, WebPImageField
-from fastloader.fields.image_files import ImageFileField
+from fastloader.fields.image_files import ImageFileField, decode_image
 from fastloader.fields.ndarray import NDArrayField
 from fastloader.fields.nested import DictField, ListField
 from fastloader.fields.packed import Packed, PackedTextField
@@ -43,5 +43,5 @@ __all__ = [
     "OpticalFlowField", "PNGImageField", "Packed", "PackedTextField", "PayloadBatch", "Plan", "PointsField",
     "RawImageField", "RowDecoder", "RowFunction", "SpectrogramField", "TextField", "TokenStreamField",
     "TokenizedTextField", "TokenizerError", "Video", "VideoCompressedField", "VideoFramesField", "WebPImageField",
-    "field_class", "register_type",
+    "decode_image", "field_class", "register_type",
 ]  # fmt: skip

@@ -200,13 +200,10 @@ class Field(ABC):
     has_payload: ClassVar[bool] = True
     worth_a_thread: ClassVar[bool] = True
     """Whether encoding takes long enough, without the GIL, that the writer should do it in threads by default."""
+    usual_compression: ClassVar[str | None] = None
+    """How payloads are compressed where the writer is not told."""
     collates_missing: ClassVar[bool] = False
     """Whether ``collate`` takes ``None`` for a value that is missing."""
-
-    @property
-    def compression(self) -> str | None:
-        """What the writer compresses payloads with, unless it is told something else: "zstd", say."""
-        return None
 
     @property
     def dictionary_bytes(self) -> int:

@@ -135,11 +135,7 @@ class OpticalFlowField(Field):
     step: float | None = None
 
     type_id: ClassVar[int] = TypeId.VIDEO_OPTICAL_FLOW
-
-    @property
-    def compression(self) -> str:
-        """Flows of neighbours are much alike."""
-        return "zstd"
+    usual_compression: ClassVar[str | None] = "zstd"
 
     def __post_init__(self) -> None:
         if self.dtype not in ("float16", "int16"):

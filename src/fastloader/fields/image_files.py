@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.errors import FormatError
+from fastloader.errors import DecodeError, FormatError
 from fastloader.fields.base import Decoder, Encoded, Field, PayloadBatch, Plan, ReadFunction
 from fastloader.fields.pixels import make_flags, make_whole
 
@@ -18,6 +18,30 @@ SHAPE = np.dtype([("height", "<u4"), ("width", "<u4"), ("channels", "<u4"), ("bi
 _DTYPE = {8: np.uint8, 16: np.uint16, 0: np.uint8}
 _MAGIC = {kernels.JPEG: b"\xff\xd8\xff", kernels.PNG: b"\x89PNG\r\n\x1a\n", kernels.WEBP: b"RIFF"}
 _NAME = {kernels.JPEG: "JPEG", kernels.PNG: "PNG", kernels.WEBP: "WebP"}
+
+
+def kind_of(head: bytes) -> int | None:
+    """The kind of image that begins with these bytes, at least twelve."""
+    for kind, magic in _MAGIC.items():
+        if head.startswith(magic) and (kind != kernels.WEBP or head[8:12] == b"WEBP"):
+            return kind
+    return None
+
+
+def decode_image(data: bytes | bytearray | memoryview, *, orient: bool = False) -> NDArray[Any]:
+    """The pixels (height, width, channels) of a JPEG, PNG or WebP file; the GIL is not held meanwhile.
+
+    With ``orient`` they stand upright, as EXIF data says. Datasets of other formats than ``.fld`` give images as they
+    are stored; this is for their ``map``.
+    """
+    kind = kind_of(bytes(data[:12]))
+    if kind is None:
+        raise DecodeError(f"is no JPEG, PNG or WebP: it begins with {bytes(data[:8])!r}")
+    coding = kind | (kernels.UPRIGHT if orient else 0)
+    try:
+        return kernels.decode_image(coding, data, kernels.image_info(coding, data))
+    except kernels.Failure as failure:
+        raise DecodeError(f"the {_NAME[kind]} does not decode: {failure.args[1]}") from None
 
 
 class ImageFileField(Field):

@@ -232,9 +232,9 @@ class ListField(Field):
         return self.field.worth_a_thread
 
     @property
-    def compression(self) -> str | None:
+    def usual_compression(self) -> str | None:  # type: ignore[override]
         """As the inner field."""
-        return self.field.compression
+        return self.field.usual_compression
 
     @property
     def dictionary_bytes(self) -> int:
@@ -450,9 +450,9 @@ class DictField(Field):
         return any(field.worth_a_thread for field in self.fields.values())
 
     @property
-    def compression(self) -> str | None:
+    def usual_compression(self) -> str | None:  # type: ignore[override]
         """That of the first inner field that has one."""
-        return next((field.compression for field in self.fields.values() if field.compression), None)
+        return next((one.usual_compression for one in self.fields.values() if one.usual_compression), None)
 
     @property
     def dictionary_bytes(self) -> int:

@@ -29,11 +29,9 @@ BY_TYPE_ID: dict[int, type[Field]] = {
     cls.type_id: cls
     for cls in (
         IntField, FloatField, BytesField, NDArrayField, JSONField, RawImageField, JPEGImageField, PNGImageField,
-        WebPImageField, BoxesField, KeypointsField,
-        AudioWaveformField, AudioCompressedField, SpectrogramField, AudioTokensField,
-        VideoFramesField, VideoCompressedField, OpticalFlowField,
-        TextField, TokenizedTextField, PackedTextField, TokenStreamField, EmbeddingField,
-        ListField, DictField,
+        WebPImageField, AudioWaveformField, AudioCompressedField, SpectrogramField, AudioTokensField, VideoFramesField,
+        VideoCompressedField, OpticalFlowField, TextField, TokenizedTextField, PackedTextField, TokenStreamField,
+        EmbeddingField, BoxesField, KeypointsField, ListField, DictField,
     )
 }  # fmt: skip
 

@@ -62,6 +62,7 @@ class TextField(Field):
     """
 
     type_id: ClassVar[int] = TypeId.TEXT_RAW
+    usual_compression: ClassVar[str | None] = "zstd"
 
     dictionary: int | str = 0
 
@@ -73,11 +74,6 @@ class TextField(Field):
                 "as '32KiB'"
             )
         object.__setattr__(self, "dictionary", size)
-
-    @property
-    def compression(self) -> str:
-        """Always worth trying."""
-        return "zstd"
 
     @property
     def dictionary_bytes(self) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.errors import FastLoaderError
+from fastloader.errors import FastLoaderError, MissingExtraError
 
 
 class TokenizerError(FastLoaderError, ValueError):
@@ -67,7 +67,7 @@ def _library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise ModuleNotFoundError(f'this needs {name}: pip install "fastloader[text]"', name=name) from error
+        raise MissingExtraError(f"{name} is not installed", extra="text") from error
 
 
 def _hash(data: bytes) -> str:

@@ -238,11 +238,7 @@ class Column:
             else values
         )
         made, wrong = self.choice.run(lists, numbers, epoch)
-        if wrong:
-            valid = np.ones(len(numbers), np.bool_) if valid is None else valid.copy()
-            valid[list(wrong)] = False
-            faults += [Fault(row, self.name, error) for row, error in wrong.items()]
-        return made, valid
+        return made, self._without(valid, len(numbers), wrong, faults)
 
     def why(self, message: str, dataset: Dataset, sample: int, epoch: int) -> Exception:
         """Why a compiled function of the user's failed on a sample."""

@@ -45,9 +45,9 @@ class DataLoader:
       ``fastloader.samplers``, any iterable of sample numbers, or one of torch's samplers, and decides the order by
       itself; a batch sampler decides the batches too, whatever ``batch_size`` says.
     - ``fields``: which to load.
-    - ``pipelines``: by field of images, sounds, videos, lists or numbers, a list of ``fastloader.ops``. Those on
-      images and sounds run in the engine, from stored bytes to the finished row of the batch in one go; all are checked
-      before anything is read, and ``explain()`` tells them. ``ops.Views`` in place of a list makes several views.
+    - ``pipelines``: by field of images, sounds, videos, numbers or lists, a list of ``fastloader.ops``. Those on images
+      and sounds run in the engine, from stored bytes to the finished row of the batch in one go; all are checked before
+      anything is read, and ``explain()`` tells them. ``ops.Views`` in place of a list makes several views.
       ``batch_ops`` are those on whole batches: ``ops.Mixup``, ``ops.CutMix``.
     - ``pad``: how samples of different lengths come, for all fields that have such or by field. "list", the default: an
       array where shapes agree, else a list. "ragged": values one behind the other, with ``name_offsets`` (batch + 1).
@@ -100,7 +100,10 @@ class DataLoader:
     ) -> None:
         self._runner: Runner | None = None
         if not isinstance(reader, DatasetReader):
-            raise TypeError(f"a loader takes a reader, not a {type(reader).__name__}; give it fastloader.open(path)")
+            raise TypeError(
+                f"a loader takes a reader of a .fld dataset, not a {type(reader).__name__}; give it "
+                "fastloader.open(path), or use .shuffle().batch() of a dataset, or write it as .fld first"
+            )
         self.reader = reader
         self.options = LoaderOptions(
             batch_size=batch_size, shuffle=shuffle, num_workers=num_workers, drop_last=drop_last,

@@ -247,8 +247,8 @@ def _why_not(field: Field) -> str:
 def _paddable(fields: Mapping[str, Field]) -> str:
     able = [name for name, field in fields.items() if _decoder(field).elements]
     return f"what can be padded here: {', '.join(able)}" if able else (
-        "what can be padded: BytesField, TokenizedTextField, ListField of numbers, AudioWaveformField, "
-        "SpectrogramField, and NDArrayField with None for its leading dimension or without a shape"
+        "what can be padded: BytesField, TokenizedTextField, AudioWaveformField, SpectrogramField, ListField of "
+        "numbers, and NDArrayField with None for its leading dimension or without a shape"
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ as long as the process does, since an engine may hold its address.
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -161,8 +162,11 @@ def _add_helpers(function: Any) -> None:
 def _cached(function: Any) -> Any:
     """The function, to be compiled; the result is kept on disk where the function lives in a file.
 
-    Indices are checked: one past the end would write into other samples.
+    Its module must be one that can be imported when the result is loaded again. Indices are checked: one past the end
+    would write into other samples.
     """
+    if function.__module__ not in sys.modules:
+        return numba.njit(boundscheck=True)(function)
     try:
         return numba.njit(cache=True, boundscheck=True)(function)
     except RuntimeError:  # typed in, or from a string

@@ -2,6 +2,7 @@
 
 from fastloader.testing.compare import identical
 from fastloader.testing.fields import FieldContract
+from fastloader.testing.formats import FormatContract
 from fastloader.testing.stores import ReadableStoreContract, StoreContract
 
-__all__ = ["FieldContract", "ReadableStoreContract", "StoreContract", "identical"]
+__all__ = ["FieldContract", "FormatContract", "ReadableStoreContract", "StoreContract", "identical"]

@@ -36,7 +36,7 @@ class Intake:
                 value = sample.get(name)
                 if value is not None:
                     value = prepare(value)
-                    size += len(value) if type(value) is bytes else _size_of(value)
+                    size += len(value) if type(value) is bytes else size_of(value)
                 elif name not in sample:
                     break
                 values.append(value)
@@ -83,12 +83,12 @@ class Intake:
         return SampleError(" and ".join(said), sample=number, hint="a missing value is given as None")
 
 
-def _size_of(value: Any) -> int:
+def size_of(value: Any) -> int:
     """About how much memory a value holds, so that a chunk is cut before it holds too much."""
     if isinstance(value, bytes | str):
         return len(value)
     if isinstance(value, Mapping):
-        return sum(map(_size_of, value.values()))
+        return sum(map(size_of, value.values()))
     if isinstance(value, list | tuple):
-        return sum(map(_size_of, value))
+        return sum(map(size_of, value))
     return getattr(value, "nbytes", 64)

@@ -36,7 +36,7 @@ def make_specs(
         raise ValueError("a dataset has at least one field")
     for name, field in fields.items():
         _check_field(name, field)
-    codecs = {name: kernels.codec_id(field.compression) for name, field in fields.items()}
+    codecs = {name: kernels.codec_id(field.usual_compression) for name, field in fields.items()}
     codecs |= {
         spec.name: (spec.codec, spec.level) for spec in there or ()
     }  # what is added is stored like what is there

@@ -1,0 +1,242 @@
+"""``Dataset.write``: any dataset as a file, with fields that are told from its samples unless they are named."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastloader.dataset.base import MapNode, Node, Run, Skipped
+from fastloader.dataset.choosing import MapOptions
+from fastloader.dataset.mapping import Call, MapMap
+from fastloader.dataset.records import FromRecords
+from fastloader.dataset.rows import Rows, rows_of
+from fastloader.dataset.running import new_run
+from fastloader.dataset.streaming import IterOptions
+from fastloader.errors import FormatError, KeyNotFoundError, SampleError, StoreError
+from fastloader.fields import Field, ImageFileField
+from fastloader.formats.files import EachFile
+from fastloader.formats.fld import Dataset as Stored
+from fastloader.progress import progress
+from fastloader.stores import exchange, write_atomically
+from fastloader.stores.local import remove, sync_directory
+from fastloader.types import Sample
+from fastloader.writer import DatasetWriter
+from fastloader.writer.exports import EXPORTS
+from fastloader.writer.inference import infer_fields
+from fastloader.writer.intake import size_of
+
+LOOKED_AT = 128
+SPREAD = 16
+"""Samples from which fields are told: the first ones, and some spread over the rest where there is random access."""
+READ_TOGETHER = 64
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a dataset is written."""
+
+    fields: Mapping[str, Field] | None = None
+    """Fields by name, for those that are not to be told from the samples."""
+    shard_size: int | None = None
+    compression: Any = None
+    threads: int | None = None
+    show_progress: bool | None = None
+
+
+class Elements:
+    """What is to be written: samples from the ``start``-th on, and a few of them to tell fields from."""
+
+    def __init__(self, node: Node, run: Run) -> None:
+        self.node, self.run = node, run
+        self.length = node.length(run) if isinstance(node, MapNode) else None
+        self.rows: Rows | None = rows_of([(node, run)]) if isinstance(node, MapNode) else None
+
+    @property
+    def known(self) -> dict[str, Field] | None:
+        """The fields, where the samples are those of a reader, unchanged."""
+        if self.rows is None:
+            return None
+        fields = self.rows.reader.fields
+        return {name: fields[name] for name in self.rows.fields or fields}
+
+    def looked_at(self) -> list[Sample]:
+        """Some samples."""
+        found = list(itertools.islice(self.samples(0, None), LOOKED_AT))
+        if self.length is not None and self.length > len(found) and isinstance(self.node, MapNode):
+            for place in np.linspace(len(found), self.length - 1, SPREAD).astype(np.int64).tolist():
+                with contextlib.suppress(Skipped):
+                    found.append(self.node.get(self.run, 0, place))
+        return found
+
+    def samples(self, start: int, threads: int | None) -> Generator[Sample]:
+        """All from ``start`` on. Images of a reader come as they are stored; files are read by several threads."""
+        if self.rows is not None:
+            yield from self._stored(start, self.rows)
+            return
+        node: Node = self.node
+        if isinstance(node, FromRecords) and isinstance(node.records, EachFile):
+            node = MapMap(node, Call(_itself, None, threads or "auto"))
+        by_place = isinstance(node, MapNode) and not _leaves_out(node)
+        with contextlib.closing(self.run.start(node, 0, start if by_place else None)) as cursor:
+            yield from itertools.islice(cursor, 0 if by_place else start, None)
+
+    def _stored(self, start: int, rows: Rows) -> Iterator[Sample]:
+        assert isinstance(self.node, MapNode)
+        assert self.length is not None
+        reader, names = rows.reader, rows.fields or tuple(rows.reader.field_names)
+        images = [name for name in names if isinstance(reader.fields[name], ImageFileField)]
+        others = [name for name in names if name not in images]
+        for first in range(start, self.length, READ_TOGETHER):
+            places = np.arange(first, min(first + READ_TOGETHER, self.length), dtype=np.int64)
+            for sample in rows.of(self.node, self.run, 0, places).tolist():
+                values = reader.read_sample(sample, others) if others else {}
+                for name in images:
+                    payload = reader.read_payload(sample, name)
+                    values[name] = None if payload is None else bytes(payload)
+                yield {name: values[name] for name in names}
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _leaves_out(node: Node) -> bool:
+    """Whether elements may be left out, so that how many were given does not tell the place."""
+    told = isinstance(node, MapOptions | IterOptions) and node.settings.on_error == "skip"
+    return told or any(map(_leaves_out, node.parts()))
+
+
+def fields_of(elements: Elements, named: Mapping[str, Field] | None) -> tuple[dict[str, Field], list[Sample]]:
+    """The fields: those that are named, known, or told from some samples, which are given too."""
+    if elements.known is not None:
+        fields, looked = elements.known, []
+    else:
+        looked = elements.looked_at()
+        if not looked and not named:
+            raise FormatError("has no samples, so its fields can't be told", hint="name them")
+        given = [{k: v for k, v in sample.items() if k not in (named or {})} if isinstance(sample, Mapping) else sample
+                 for sample in looked]  # fmt: skip
+        fields = infer_fields(given)
+        order = dict.fromkeys(name for sample in looked for name in sample)
+        fields = {name: fields.get(name, (named or {}).get(name)) for name in order}  # type: ignore[misc]
+    unknown = [name for name in named or () if name not in fields and (looked or elements.known)]
+    if unknown:
+        raise KeyNotFoundError(f"there is no field {unknown[0]!r}; there are {', '.join(fields)}")
+    return {**fields, **(named or {})}, looked
+
+
+def write(node: Node, path: Path, options: Options) -> dict[str, Field]:
+    """Write all elements; the fields they were written with."""
+    elements = Elements(node, new_run())
+    fields, looked = fields_of(elements, options.fields)
+    target = Path(os.path.realpath(path))
+    if path.suffix in EXPORTS:
+        if options.shard_size is not None or options.compression is not None:
+            raise ValueError(f"shard_size and compression are for .fld, not for {path.suffix}")
+        _export(elements, target, fields, looked, options)
+    elif path.suffix != ".fld":
+        raise ValueError(f"{path.name}: a name ends with .fld, {' or '.join(EXPORTS)}, which says what to write")
+    elif options.shard_size is not None:
+        _write_shards(elements, target, fields, options, options.shard_size)
+    else:
+        with (
+            DatasetWriter(target, fields, num_workers=options.threads, compression=options.compression) as writer,
+            _told(elements, options) as advance,
+        ):
+            for sample in elements.samples(0, options.threads):
+                writer.write_sample(_whole(sample, fields))
+                advance(1)
+    return fields
+
+
+def _told(elements: Elements, options: Options, done: int = 0) -> Any:
+    total = None if elements.length is None else elements.length - done
+    return progress("converting", total, show=options.show_progress)
+
+
+def _whole(sample: Any, fields: Mapping[str, Field]) -> Any:
+    """A sample with all fields: one that it lacks is missing."""
+    if not isinstance(sample, Mapping) or len(sample) == len(fields):
+        return sample
+    return {**dict.fromkeys(fields), **sample}
+
+
+def _export(
+    elements: Elements, path: Path, fields: Mapping[str, Field], looked: Sequence[Sample], options: Options
+) -> None:
+    export = EXPORTS[path.suffix](path, fields, looked or list(itertools.islice(elements.samples(0, None), LOOKED_AT)))
+    try:
+        with _told(elements, options) as advance:
+            for number, sample in enumerate(elements.samples(0, options.threads)):
+                unknown = [name for name in sample if name not in fields]
+                if unknown:
+                    raise SampleError(f"has unknown fields {', '.join(unknown)}", sample=number)
+                export.write(_whole(sample, fields))
+                advance(1)
+        export.finish()
+    finally:
+        export.discard()
+
+
+def _write_shards(elements: Elements, path: Path, fields: dict[str, Field], options: Options, size: int) -> None:
+    """Shard by shard into a folder aside, which appears when it is whole. What an earlier try left is gone on with."""
+    aside = path.with_name(f".{path.name}.converting")
+    about = _about(elements, fields, options)
+    data = aside / "data.fld"
+    done = _resumed(aside, data, about)
+    samples = elements.samples(done, options.threads)
+    with _told(elements, options, done) as advance, contextlib.closing(samples):
+        for sample in samples:
+            with DatasetWriter(
+                data, fields, num_workers=options.threads, compression=options.compression,
+                **({"mode": "a"} if done else {"shard_size": 2 * size}),
+            ) as writer:  # fmt: skip
+                held = 0
+                for one in itertools.chain([sample], samples):
+                    whole = _whole(one, fields)
+                    writer.write_sample(whole)
+                    advance(1)
+                    held += size_of(whole)
+                    if held >= size:
+                        break
+                done += writer.num_samples
+        if not done:
+            DatasetWriter(data, fields, shard_size=size).close()
+    if path.exists():
+        exchange(data, path)
+    else:
+        os.rename(data, path)
+    sync_directory(path.parent)
+    remove(aside)
+
+
+def _about(elements: Elements, fields: Mapping[str, Field], options: Options) -> bytes:
+    told = {
+        "expression": elements.node.signature(elements.run),
+        "fields": {name: [field.type_id, field.to_binary().hex()] for name, field in fields.items()},
+        "compression": str(options.compression),
+    }  # fmt: skip
+    return json.dumps(told, indent=1).encode()
+
+
+def _resumed(aside: Path, data: Path, about: bytes) -> int:
+    """How many samples are there already of the same conversion."""
+    marker = aside / "conversion.json"
+    if marker.exists():
+        if marker.read_bytes() != about:
+            raise StoreError(
+                "holds what another conversion has left, of another source or with other fields", path=aside,
+                hint="remove it, or repeat that conversion",
+            )  # fmt: skip
+        return Stored(data).num_samples if data.exists() else 0
+    aside.mkdir(exist_ok=True)
+    write_atomically(marker, about)
+    return 0

@@ -1,0 +1,233 @@
+"""Where foreign formats get their bytes: objects that have a size and give ranges, and lists of them.
+
+Local files fill it here. A remote store fills it by an entry in ``STORES``, under the scheme of its URLs.
+"""
+
+from __future__ import annotations
+
+import glob
+import io
+import os
+import stat
+from collections import OrderedDict
+from pathlib import Path
+from threading import Lock
+from typing import Protocol
+
+from fastloader.errors import NotFoundError, StoreError
+from fastloader.stores.local import explain
+
+KEPT_OPEN = 64
+PIECE = 1 << 20
+"""Bytes that are read at once by whoever goes through an object from front to back."""
+
+
+class Object(Protocol):
+    """Bytes under a name. It holds nothing open, so it pickles, forks and serves any number of threads."""
+
+    @property
+    def path(self) -> str:
+        """What errors call it."""
+
+    @property
+    def size(self) -> int:
+        """In bytes, when it was opened."""
+
+    @property
+    def identity(self) -> str:
+        """Another one when the bytes may have changed."""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """These bytes, all of them, of the object that was opened; if it is another one now, an error."""
+
+
+class Store(Protocol):
+    """Objects by path."""
+
+    def open(self, path: str) -> Object:
+        """One of them."""
+
+    def within(self, folder: str) -> list[str]:
+        """The paths of all objects in a folder and in those within it, sorted."""
+
+    def match(self, pattern: str) -> list[str]:
+        """The paths of objects that a pattern with ``*``, ``?``, ``[]`` or ``**`` fits, sorted."""
+
+    def is_folder(self, path: str) -> bool:
+        """Whether there is something in it."""
+
+
+class Handle:
+    """An open file, closed when nobody holds it any more: one thread may still read what another has let go of."""
+
+    def __init__(self, path: str) -> None:
+        self.fd = -1
+        self.fd = _open(path)
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+
+
+class Handles:
+    """The files read last, kept open."""
+
+    def __init__(self) -> None:
+        self.forget()
+        os.register_at_fork(after_in_child=self.forget)  # the lock may be held by a thread that is not there
+
+    def forget(self) -> None:
+        """Let go of all."""
+        self._lock = Lock()
+        self._open: OrderedDict[tuple[str, str], Handle] = OrderedDict()
+
+    def get(self, path: str, identity: str) -> Handle:
+        """The file that was opened as this one; who changes it in place is found when it is read."""
+        with self._lock:
+            handle = self._open.get((path, identity))
+            if handle is None:
+                handle = self._open[path, identity] = Handle(path)
+                if len(self._open) > KEPT_OPEN:
+                    self._open.popitem(last=False)
+            else:
+                self._open.move_to_end((path, identity))
+            return handle
+
+
+_HANDLES = Handles()
+
+
+class LocalObject:
+    """A file. A few are kept open, so that no number of files is too many."""
+
+    __slots__ = ("identity", "path", "size")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        fd = _open(path)
+        try:
+            status = os.fstat(fd)
+        finally:
+            os.close(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise StoreError("is no regular file", path=path, hint="check the path")
+        self.size = status.st_size
+        self.identity = _identity(status)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """These bytes."""
+        # Who reads a file whole reads it once, and other files after it.
+        handle = Handle(self.path) if size == self.size else _HANDLES.get(self.path, self.identity)
+        fd = handle.fd
+        try:
+            if _identity(os.fstat(fd)) != self.identity:
+                raise StoreError("changed since it was opened", path=self.path, hint="open the dataset anew")
+            data = os.pread(fd, size, offset)
+            while 0 < len(data) < size and (more := os.pread(fd, size - len(data), offset + len(data))):
+                data += more
+        except OSError as error:
+            raise error if isinstance(error, StoreError) else explain(error, Path(self.path)) from error
+        if len(data) < size:
+            raise StoreError(f"ends {size - len(data)} bytes before offset {offset + size}", path=self.path)
+        return data
+
+
+def _open(path: str) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not make us wait
+    except FileNotFoundError as error:
+        raise NotFoundError("there is no such file or folder", path=path, hint="check the path") from error
+    except OSError as error:
+        raise explain(error, Path(path), "check the path and who may read it") from error
+
+
+def _identity(status: os.stat_result) -> str:
+    return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
+
+
+class LocalFiles:
+    """Files of this machine."""
+
+    def open(self, path: str) -> LocalObject:
+        """A file."""
+        return LocalObject(path)
+
+    def within(self, folder: str) -> list[str]:
+        """Its files, at any depth; links to folders are followed, hidden ones left out."""
+        found, seen = [], set()
+        for at, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
+            real = os.path.realpath(at)
+            folders[:] = [] if real in seen else sorted(name for name in folders if not name.startswith("."))
+            if real not in seen:
+                found += [os.path.join(at, name) for name in names if not name.startswith(".")]
+            seen.add(real)
+        return sorted(found)
+
+    def match(self, pattern: str) -> list[str]:
+        """Files alone."""
+        return sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
+
+    def is_folder(self, path: str) -> bool:
+        """Whether it is a directory."""
+        return os.path.isdir(path)
+
+
+def _raise(error: OSError) -> None:
+    raise explain(error, Path(error.filename), "check the path and who may read it") from error
+
+
+STORES: dict[str, Store] = {"": LocalFiles()}
+"""By the scheme of paths; no scheme is a local file."""
+
+
+def store_of(path: str) -> Store:
+    """What holds an object of this path."""
+    scheme = path.partition("://")[0] if "://" in path else ""
+    if scheme not in STORES:
+        known = ", ".join(f"{name}://" for name in STORES if name) or "local files alone"
+        raise StoreError(f"nothing here reads {scheme}://; there are {known}", path=path)
+    return STORES[scheme]
+
+
+def open_object(path: str) -> Object:
+    """The object at a path."""
+    return store_of(path).open(path)
+
+
+class Reading(io.RawIOBase):
+    """An object as a file, for libraries that want one."""
+
+    def __init__(self, source: Object) -> None:
+        self._source = source
+        self._at = 0
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def seekable(self) -> bool:
+        """Always."""
+        return True
+
+    def tell(self) -> int:
+        """Where the next byte comes from."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go on elsewhere."""
+        self._at = max(0, offset + (0, self._at, self._source.size)[whence])
+        return self._at
+
+    def readinto(self, buffer: object) -> int:
+        """Bytes into memory that is there."""
+        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
+        size = max(0, min(len(view), self._source.size - self._at))
+        if size:
+            view[:size] = self._source.read(self._at, size)
+            self._at += size
+        return size
+
+
+def buffered(source: Object) -> io.BufferedReader:
+    """An object to go through from front to back."""
+    return io.BufferedReader(Reading(source), PIECE)

@@ -1,0 +1,209 @@
+"""What every foreign format gives: samples as dictionaries, with random access or one after the other.
+
+Descriptions of files are all that is held. They pickle, and what is open or kept in memory is made anew where needed.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import zlib
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from threading import Lock
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastloader.errors import FastLoaderError, FormatError, KeyNotFoundError
+from fastloader.formats.objects import Object, open_object
+from fastloader.kernels import Failure
+from fastloader.types import Sample
+
+T = TypeVar("T")
+Names = tuple[str, ...] | None
+"""The fields that are wanted; ``None``: all there are."""
+
+KEPT_BYTES = 256 << 20
+"""Memory for decoded pieces, such as row groups, of all that a process has open of one dataset."""
+
+
+class Source(ABC):
+    """Samples of one format in one or more files."""
+
+    format: ClassVar[str]
+    """What people call the format."""
+    classes: tuple[str, ...] | None = None
+    """Names of the classes that labels count, where folders give them."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = tuple(paths)
+
+    @property
+    @abstractmethod
+    def names(self) -> Names:
+        """The fields every sample has; ``None`` where each sample has its own."""
+
+    def chosen(self, fields: Sequence[str] | None) -> Names:
+        """A choice of fields, checked against what there is."""
+        if fields is None:
+            return None
+        wanted = (fields,) if isinstance(fields, str) else tuple(fields)
+        known = self.names
+        unknown = [name for name in wanted if known is not None and name not in known]
+        if unknown:
+            raise KeyNotFoundError(
+                f"fields: unknown {', '.join(map(repr, unknown))}; there are {', '.join(known or ())}",
+                path=self.paths[0],
+            )
+        return wanted
+
+
+class Records(Source):
+    """Samples with random access."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        super().__init__(paths)
+        self._starts: NDArray[np.int64] | None = None
+        self._sources: Opened[Object] = Opened()
+        self._open: Opened[Any] = Opened()
+
+    @abstractmethod
+    def begin(self, number: int) -> Any:
+        """What is known of the ``number``-th file before its samples are read: its tables, its index."""
+
+    @abstractmethod
+    def count(self, file: Any) -> int:
+        """Samples of a file, told from what ``begin`` found."""
+
+    @abstractmethod
+    def samples(self, number: int, file: Any, rows: Sequence[int], names: Names) -> list[Sample]:
+        """Samples of the ``number``-th file."""
+
+    def file(self, number: int) -> Any:
+        """What ``begin`` found, kept."""
+        return self._open.get(number, lambda: self.begin(number))
+
+    def source(self, number: int) -> Object:
+        """The object, which is not to change from now on."""
+        return self._sources.get(number, lambda: open_object(self.paths[number]))
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """The number of the first sample of each file, and behind them that of all samples."""
+        if self._starts is None:
+            counts = [self.count(self.file(number)) for number in range(len(self.paths))]
+            self._starts = np.cumsum([0, *counts], dtype=np.int64)
+        return self._starts
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def read(self, rows: Sequence[int], names: Names = None) -> list[Sample]:
+        """Samples by number, in the order asked for. An error names file and place."""
+        starts = self.starts
+        if len(self.paths) == 1:
+            return self._of_file(0, rows, names)
+        numbers = (np.searchsorted(starts, rows, "right") - 1).tolist()
+        found: list[Sample] = [{}] * len(rows)
+        for number in dict.fromkeys(numbers):
+            mine = [at for at, one in enumerate(numbers) if one == number]
+            local = [int(rows[at] - starts[number]) for at in mine]
+            for at, sample in zip(mine, self._of_file(number, local, names), strict=True):
+                found[at] = sample
+        return found
+
+    def _of_file(self, number: int, rows: Sequence[int], names: Names) -> list[Sample]:
+        try:
+            return self.samples(number, self.file(number), rows, names)
+        except FastLoaderError as error:
+            if error.sample is None and len(rows) == 1:
+                error.sample = int(self.starts[number] + rows[0])
+            error.path = error.path or self.paths[number]
+            raise
+
+
+class Stream(Source):
+    """Samples that come one after the other, since nothing tells where in a file each begins."""
+
+    @abstractmethod
+    def samples(self, source: Object, start: int, names: Names) -> Iterator[Sample]:
+        """The samples of a file from the ``start``-th on."""
+
+    def file(self, number: int, start: int, names: Names) -> Iterator[Sample]:
+        """The same, by number; errors name the file."""
+        place = start
+        try:
+            for sample in self.samples(open_object(self.paths[number]), start, names):
+                yield sample
+                place += 1
+        except FastLoaderError as error:
+            error.path = error.path or self.paths[number]
+            raise
+        except (EOFError, OSError, ValueError, csv.Error, zlib.error) as error:
+            said = error.args[1] if isinstance(error, Failure) else error
+            raise FormatError(f"record {place}: {said}", path=self.paths[number]) from error
+
+
+class Opened(Generic[T]):
+    """Things made once a process. A forked child makes its own: what libraries hold open is not to be shared."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._made: dict[Hashable, T] = {}
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What ``make`` gives. Two threads may both make it; one of theirs is kept."""
+        if self._process != os.getpid():
+            self._made, self._process = {}, os.getpid()
+        if key not in self._made:
+            return self._made.setdefault(key, make())
+        return self._made[key]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
+
+
+class Kept:
+    """Decoded pieces, the latest used, up to ``KEPT_BYTES``."""
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._process = os.getpid()
+        self._lock = Lock()
+        self._pieces: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: Hashable, make: Callable[[], tuple[T, int]]) -> T:
+        """A piece; ``make`` gives it and its size in bytes. Threads that want the same one wait for the first."""
+        if self._process != os.getpid():  # the parent's lock may be held by a thread that is not here
+            self._clear()
+        with self._lock:
+            if key not in self._pieces:
+                self._pieces[key] = made = make()
+                self._bytes += made[1]
+                while self._bytes > KEPT_BYTES and len(self._pieces) > 1:
+                    self._bytes -= self._pieces.popitem(last=False)[1][1]
+            self._pieces.move_to_end(key)
+            return self._pieces[key][0]  # type: ignore[no-any-return]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Kept, ()
+
+
+def picked(sample: Sample, names: Names) -> Sample:
+    """The wanted fields of a sample that has its own; what it lacks is missing."""
+    return sample if names is None else {name: sample.get(name) for name in names}
+
+
+def runs(rows: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Sorted rows as runs of neighbours: the first of each and the one behind its last."""
+    if len(rows):
+        ends = np.flatnonzero(np.diff(rows) > 1)
+        firsts = rows[np.concatenate([[0], ends + 1])].tolist()
+        lasts = rows[np.concatenate([ends, [len(rows) - 1]])].tolist()
+        yield from ((first, last + 1) for first, last in zip(firsts, lasts, strict=True))

@@ -1,0 +1,130 @@
+"""``fastloader convert``."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+import fastloader as fl
+from fastloader.cli.convert import parse_field
+
+from .conftest import command
+
+VECTORS = Path(__file__).parents[1] / "vectors"
+
+
+@pytest.fixture
+def photos(tmp_path):
+    for number, name in enumerate(("cat/a.jpg", "cat/b.jpg", "dog/c.jpg")):
+        path = tmp_path / "photos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes((VECTORS / "images" / ("1-rgb-444.jpg" if number else "0-gray.jpg")).read_bytes())
+    return tmp_path / "photos"
+
+
+def test_a_folder_of_images_becomes_a_dataset(run, photos, tmp_path):
+    result = run("convert", photos, tmp_path / "a.fld")
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines()[:4] == [
+        "field  stored as", "image  JPEGImageField()", "label  IntField()", "path   TextField()",
+    ]  # fmt: skip
+    assert "a.fld: 3 samples, " in result.output
+    reader = fl.open(tmp_path / "a.fld")
+    assert [sample["label"] for sample in reader] == [0, 0, 1]
+    assert bytes(reader.read_payload(2, "image")) == (photos / "dog" / "c.jpg").read_bytes()
+
+
+def test_and_back_without_decoding(run, photos, tmp_path):
+    run("convert", photos, tmp_path / "a.fld")
+    assert run("convert", "-q", tmp_path / "a.fld", tmp_path / "a.tar").output == ""
+    with tarfile.open(tmp_path / "a.tar") as tar:
+        assert tar.extractfile("000000002.image.jpg").read() == (photos / "dog" / "c.jpg").read_bytes()
+    assert run("convert", "-q", tmp_path / "a.fld", tmp_path / "a.parquet").exit_code == 0
+    assert fl.open(tmp_path / "a.parquet")[2]["image"] == (photos / "dog" / "c.jpg").read_bytes()
+
+
+def test_fields_can_be_named_and_left_out(run, photos, tmp_path):
+    result = run("convert", "--fields", "image,label", "--field", "image=BytesField", photos, tmp_path / "a.fld")
+    assert result.exit_code == 0, result.output
+    assert fl.open(tmp_path / "a.fld").fields == {"image": fl.BytesField(), "label": fl.IntField()}
+
+
+def test_several_sources_come_one_after_the_other(run, tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.jsonl").write_text(f'{{"x": "{name}"}}\n')
+    assert run("convert", tmp_path / "b.jsonl", tmp_path / "a.jsonl", tmp_path / "c.fld").exit_code == 0
+    assert [sample["x"] for sample in fl.open(tmp_path / "c.fld")] == ["b", "a"]
+
+
+def test_a_dry_run_writes_nothing(run, photos, tmp_path):
+    result = run("convert", "--dry-run", photos, tmp_path / "a.fld")
+    assert (result.exit_code, "JPEGImageField()" in result.output) == (0, True)
+    assert not (tmp_path / "a.fld").exists()
+
+
+def test_what_is_there_is_not_replaced_unasked(run, photos, tmp_path):
+    (tmp_path / "a.fld").write_bytes(b"mine")
+    result = run("convert", photos, tmp_path / "a.fld")
+    assert result.exit_code == 2
+    assert "is there already; --force replaces it" in result.output
+    assert (tmp_path / "a.fld").read_bytes() == b"mine"
+    assert run("convert", "--force", photos, tmp_path / "a.fld").exit_code == 0
+    assert len(fl.open(tmp_path / "a.fld")) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["nowhere", "a.fld"], 2, "nowhere: there is no such file or folder; check the path"),
+        (["nowhere/*.jpg", "a.fld"], 2, "no file fits the pattern"),
+        (["photos", "a.zip"], 2, "the name ends with .fld, .tar or .parquet"),
+        (["--format", "xml", "photos", "a.fld"], 2, "format='xml': one of"),
+        (["--field", "x=Int", "photos", "a.fld"], 2, "no field Int; there are IntField"),
+        (["--field", "x=IntField(", "photos", "a.fld"], 2, "write it as in Python"),
+        (["--field", "x=JPEGImageField(quality=200)", "photos", "a.fld"], 2, "from 1 to 100"),
+        (["--field", "x", "photos", "a.fld"], 2, "write it like label=IntField"),
+        (["--field", "x=IntField", "photos", "a.fld"], 2, "there is no field 'x'; there are image"),
+        (["--fields", "x", "photos", "a.fld"], 2, "unknown 'x'"),
+        (["--shard-size", "lots", "photos", "a.fld"], 2, "is not a size"),
+        (["--compression", "zip", "photos", "a.fld"], 2, "unknown compression"),
+        (["--shard-size", "1MB", "photos", "a.tar"], 2, "are for .fld"),
+        (["bad.jsonl", "a.fld"], 1, "record 1 at offset 9"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(run, photos, tmp_path, monkeypatch, arguments, status, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.jsonl").write_text('{"x": 1}\n{"x": \n')
+    result = run("convert", *arguments)
+    assert result.exit_code == status, result.output
+    assert said in result.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.jsonl", "photos"]
+
+
+def test_an_interrupted_conversion_goes_on(tmp_path):
+    with (tmp_path / "a.jsonl").open("w") as file:
+        for i in range(60_000):
+            file.write(f'{{"i": {i}, "text": "{"x" * 100}"}}\n')
+    arguments = ("convert", "--shard-size", "200KB", tmp_path / "a.jsonl", tmp_path / "a.fld")
+    with subprocess.Popen(command(*arguments), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        shard = tmp_path / ".a.fld.converting" / "data.fld" / "shard-00000.fld"
+        while not shard.exists():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        said = process.communicate()[1]
+    assert process.returncode == 130
+    assert said == "fastloader: interrupted; the same command goes on where this was\n"
+    assert not (tmp_path / "a.fld").exists()
+    written = shard.stat().st_ino
+    assert subprocess.run(command(*arguments), capture_output=True, check=False).returncode == 0
+    assert (tmp_path / "a.fld" / "shard-00000.fld").stat().st_ino == written
+    reader = fl.open(tmp_path / "a.fld")
+    assert reader.read_batch(range(60_000), ["i"])["i"].tolist() == list(range(60_000))
+
+
+def test_fields_are_written_as_in_python():
+    assert parse_field('NDArrayField("float32", (None, 3))') == fl.NDArrayField("float32", (None, 3))
+    assert parse_field("IntField") == parse_field("IntField()") == fl.IntField()

@@ -1,0 +1,217 @@
+"""Files are recognised by what is in them, whatever they are called; what is unclear is asked, not guessed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import multiprocessing
+import os
+import zipfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import fastloader as fl
+from fastloader.formats.objects import STORES, LocalFiles, LocalObject
+from fastloader.formats.opening import FORMATS
+from fastloader.formats.records import Opened
+
+VECTORS = Path(__file__).parents[1] / "vectors"
+
+
+def files(folder):
+    """A file of every format, by the format's name."""
+    folder.mkdir(exist_ok=True)
+    fl.DatasetWriter(folder / "fld", {"x": fl.IntField()}).close()
+    np.save(folder / "npy.npy", np.arange(3))
+    (folder / "npy.npy").rename(folder / "npy")
+    np.savez(folder / "npz.npz", x=np.arange(3))
+    (folder / "npz.npz").rename(folder / "npz")
+    pq.write_table(pa.table({"x": [1, 2]}), folder / "parquet")
+    with pa.OSFile(str(folder / "arrow"), "wb") as file, pa.ipc.new_file(file, pa.schema({"x": pa.int64()})) as writer:
+        writer.write_table(pa.table({"x": [1, 2]}))
+    with pa.OSFile(str(folder / "arrow stream"), "wb") as file:
+        writer = pa.ipc.new_stream(file, pa.schema({"x": pa.int64()}))
+        writer.write_table(pa.table({"x": [1, 2]}))
+        writer.close()
+    with h5py.File(folder / "hdf5", "w") as file:
+        file["x"] = np.arange(3)
+    text = {"jsonl": b'{"x": 1}\n{"x": 2}\n', "csv": b"x,y\n1,2\n3,4\n"}
+    text["tfrecord"] = (VECTORS / "formats" / "examples.tfrecord").read_bytes()
+    for name, data in text.items():
+        (folder / name).write_bytes(data)
+        (folder / f"{name}.gz").write_bytes(gzip.compress(data))
+        (folder / f"{name}.gz").rename(folder / f"{name}.gz_")
+        (folder / f"{name}.gz_").rename(folder / f"packed {name}")
+    return {
+        path.name if not path.name.startswith("packed ") else f"{path.name[7:]}.gz": path for path in folder.iterdir()
+    }
+
+
+def test_every_file_format_is_recognised_without_a_name(tmp_path):
+    found = files(tmp_path / "a")
+    assert set(found) == {*FORMATS, "fld"} - {"raw", "folder", "mds"}
+    for name, path in found.items():
+        dataset = fl.open(path)
+        if name == "fld":
+            assert isinstance(dataset, fl.DatasetReader)
+        else:
+            assert dataset.format == ("npy" if name == "npz" else name)
+            assert len(list(dataset)) >= 2
+
+
+def test_a_name_that_promises_another_format_is_an_error(tmp_path):
+    found = files(tmp_path / "a")
+    os.rename(found["parquet"], tmp_path / "x.csv")
+    with pytest.raises(fl.FormatError, match=r"x\.csv: is named like CSV and holds Parquet; rename it, or"):
+        fl.open(tmp_path / "x.csv")
+    assert len(fl.open(tmp_path / "x.csv", format="parquet")) == 2
+    (tmp_path / "y.parquet").write_bytes(b"nothing like it")
+    with pytest.raises(fl.FormatError, match=r"y\.parquet: is named like Parquet and is none: it begins with b'"):
+        fl.open(tmp_path / "y.parquet")
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00\x01\x02", b"some words\nin lines\n", b"a, b and c\nd, e and f\n" * 3])
+def test_a_file_that_is_nothing_known_is_not_guessed(data, tmp_path):
+    (tmp_path / "notes").write_bytes(data)
+    with pytest.raises(fl.FormatError, match=r"notes: is no dataset that is known here: .*format='raw'"):
+        fl.open(tmp_path / "notes")
+    assert list(fl.open(tmp_path / "notes", format="raw")) == [{"data": data, "path": str(tmp_path / "notes")}]
+
+
+def test_a_zip_of_other_things_is_no_npz(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("x.txt", "text")
+    with pytest.raises(fl.FormatError, match="is no dataset that is known here"):
+        fl.open(tmp_path / "a.zip")
+
+
+def test_wrong_paths_are_told(tmp_path):
+    with pytest.raises(fl.NotFoundError, match=r"nowhere: there is no such file or folder; check the path"):
+        fl.open(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError):
+        fl.open(tmp_path / "nowhere.parquet")
+    with pytest.raises(fl.FormatError, match="is an empty folder"):
+        fl.open(tmp_path)
+    with pytest.raises(ValueError, match="an empty list"):
+        fl.open([])
+    with pytest.raises(TypeError, match="a path, a pattern or a list of paths is needed, not a int"):
+        fl.open(3)
+    with pytest.raises(fl.StoreError, match="nothing here reads ftp://"):
+        fl.open("ftp://host/x")
+    with pytest.raises(ValueError, match="format='xml': one of fld, raw, folder, npy"):
+        fl.open(tmp_path, format="xml")
+
+
+def test_files_of_several_kinds_are_not_mixed(tmp_path):
+    pq.write_table(pa.table({"x": [1, 2]}), tmp_path / "a.parquet")
+    (tmp_path / "b.jsonl").write_bytes(b'{"x": 1}\n')
+    with pytest.raises(
+        fl.FormatError,
+        match=r"files of several kinds: Parquet \(a\.parquet\), JSONL \(b\.jsonl\); choose with",
+    ):
+        fl.open(tmp_path)
+    assert len(fl.open(tmp_path / "*.parquet")) == 2
+    (tmp_path / "b.jsonl").unlink()
+    (tmp_path / "c.bin").write_bytes(b"\0")
+    with pytest.raises(fl.FormatError, match=r"Parquet \(a\.parquet\), plain files \(c\.bin\)"):
+        fl.open(tmp_path)
+    (tmp_path / "c.bin").rename(tmp_path / "README.md")
+    assert len(fl.open(tmp_path)) == 2
+
+
+def test_options_without_effect_are_refused(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'{"x": 1}\n')
+    for options in ({"where": [("x", "==", 1)]}, {"rows": True}, {"types": {"x": "int"}}):
+        with pytest.raises(ValueError, match=f"{next(iter(options))}= has no meaning for JSONL"):
+            fl.open(tmp_path / "a.jsonl", **options)
+    fl.DatasetWriter(tmp_path / "a.fld", {"x": fl.IntField()}).close()
+    with pytest.raises(ValueError, match=r"where= has no meaning for a \.fld dataset"):
+        fl.open(tmp_path / "a.fld", where=[("x", "==", 1)])
+
+
+def test_fields_of_a_fld_can_be_chosen(tmp_path):
+    with fl.DatasetWriter(tmp_path / "a.fld", {"x": fl.IntField(), "y": fl.IntField()}) as writer:
+        writer.write_sample([1, 2])
+    assert list(fl.open(tmp_path / "a.fld", fields=["y"])) == [{"y": 2}]
+
+
+def test_a_loader_says_what_to_do_with_other_formats(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'{"x": 1}\n')
+    with pytest.raises(TypeError, match=r"\.batch\(\).* or write it as \.fld first"):
+        fl.DataLoader(fl.open(tmp_path / "a.jsonl"))
+
+
+def read_all(dataset, out):
+    out.put([sample["x"] for sample in dataset])
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("name", ["parquet", "hdf5", "arrow", "jsonl", "npz"])
+def test_a_forked_child_reads_what_the_parent_has_open(name, tmp_path):
+    dataset = fl.open(files(tmp_path / "a")[name])
+    wanted = [int(sample["x"]) for sample in dataset]
+    context = multiprocessing.get_context("fork")
+    out = context.Queue()
+    child = context.Process(target=read_all, args=(dataset, out))
+    child.start()
+    assert [int(x) for x in out.get(timeout=60)] == wanted
+    child.join()
+    assert child.exitcode == 0
+    assert [int(sample["x"]) for sample in dataset] == wanted
+
+
+def tell(opened, out):
+    out.put(opened.get("it", os.getpid))
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_what_a_library_holds_open_is_opened_anew_in_a_forked_child():
+    opened = Opened()
+    assert opened.get("it", os.getpid) == opened.get("it", lambda: pytest.fail("made twice")) == os.getpid()
+    context = multiprocessing.get_context("fork")
+    out = context.Queue()
+    child = context.Process(target=tell, args=(opened, out))
+    child.start()
+    assert out.get(timeout=60) == child.pid
+    child.join()
+
+
+def test_another_store_can_be_filled_in(tmp_path, monkeypatch):
+    class Remote(LocalObject):
+        """Knows nothing of local paths but where it reads."""
+
+        def __init__(self, path):
+            super().__init__(str(tmp_path / path.removeprefix("mem://")))
+
+    class Bucket(LocalFiles):
+        def open(self, path):
+            return Renamed(path, Remote(path))
+
+        def within(self, folder):
+            return ["mem://" + os.path.relpath(p, tmp_path) for p in super().within(str(tmp_path / folder[6:]))]
+
+        def is_folder(self, path):
+            return super().is_folder(str(tmp_path / path[6:]))
+
+    class Renamed:
+        def __init__(self, path, inner):
+            self.path, self.inner, self.size, self.identity = path, inner, inner.size, inner.identity
+
+        def read(self, offset, size):
+            return self.inner.read(offset, size)
+
+    found = files(tmp_path / "a")
+    wanted = {name: len(list(fl.open(path))) for name, path in found.items() if name != "fld"}
+    monkeypatch.setitem(STORES, "mem", Bucket())
+    for name, path in found.items():
+        if name != "fld":
+            assert len(list(fl.open(f"mem://a/{path.name}"))) == wanted[name]
+    (tmp_path / "b").mkdir()
+    for i in range(3):
+        (tmp_path / "b" / f"{i}.jsonl").write_text(json.dumps({"i": i}) + "\n")
+    assert [sample["i"] for sample in fl.open("mem://b")] == [0, 1, 2]
