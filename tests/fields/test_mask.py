@@ -264,7 +264,7 @@ def test_what_would_mix_labels_is_refused(op, scenes):
 
 
 def test_masks_are_not_turned_by_exif_data(scenes):
-    with pytest.raises(PipelineError, match="masks have none"):
+    with pytest.raises(PipelineError, match="masks and raw pixels have none"):
         load(scenes, "png", [ops.Orient(), ops.CenterCrop(9)])
 
 

@@ -260,7 +260,7 @@ def no_operation(op: Any) -> str:
 def _turned(field: Field, place: int) -> int:
     """What turns the stored images of a program whose operation at this place is ``Orient``."""
     if not isinstance(field, ImageFileField):
-        raise ValueError("takes image files, whose EXIF data says how to turn them; raw pixels and masks have none")
+        raise ValueError("takes image files, whose EXIF data says how to turn them; masks and raw pixels have none")
     if place:
         raise ValueError("comes first: what is before it would see the image as it lies")
     return kernels.UPRIGHT
