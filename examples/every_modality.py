@@ -48,7 +48,7 @@ PIPELINES = {
 
 
 def landscape(rng):
-    """Light from above, and clouds and colours with the 1/f spectrum of photographs."""
+    """Light falling from above, clouds and colours with the 1/f spectrum of photographs."""
     frequency = np.hypot(np.fft.fftfreq(HEIGHT)[:, None], np.fft.rfftfreq(WIDTH)[None, :])
     amplitude = np.maximum(frequency, 1 / WIDTH) ** -1.3
 
@@ -64,11 +64,13 @@ def draw(place, balls):
     """The place with balls in it, each an (x, y, radius, colour)."""
     picture = place.copy()
     for x, y, radius, colour in balls:
-        rows, columns = np.ogrid[:HEIGHT, :WIDTH]
-        distance = np.hypot(rows + 0.5 - y, columns + 0.5 - x)
-        light = np.hypot(rows + 0.5 - y + 0.4 * radius, columns + 0.5 - x + 0.4 * radius) / radius
-        cover = np.clip(radius - distance, 0, 1)[:, :, None]
-        picture += cover * (np.array(COLOURS[colour]) * np.clip(1.1 - 0.5 * light, 0.3, 1)[:, :, None] - picture)
+        top, left = max(int(y - radius), 0), max(int(x - radius), 0)
+        spot = picture[top : int(y + radius) + 2, left : max(int(x + radius) + 2, 0)]
+        rows, columns = np.ogrid[: spot.shape[0], : spot.shape[1]]
+        down, right = (rows + top + 0.5 - y) / radius, (columns + left + 0.5 - x) / radius
+        cover = np.clip((1 - np.hypot(down, right)) * radius, 0, 1)[:, :, None]
+        light = np.clip(1.1 - 0.5 * np.hypot(down + 0.4, right + 0.4), 0.3, 1)[:, :, None]
+        spot += cover * (np.array(COLOURS[colour]) * light - spot)
     return picture.astype(np.uint8)
 
 
@@ -106,14 +108,15 @@ def sample(number, places):
     speeds = rng.uniform(-1.5, 1.5, count)
 
     def rolled(step):
-        return [(x + step * speed, y, r, c) for (x, y, r, c), speed in zip(balls, speeds, strict=True)]
+        """The balls some frames later, in a video of half the size."""
+        return [((x + step * v) / 2, y / 2, r / 2, c) for (x, y, r, c), v in zip(balls, speeds, strict=True)]
 
     things = " and ".join(f"a {colour} ball" for colour in colours)
     captions = [f"{things} in the {PLACES[label]}", f"the {PLACES[label]}, {count} ball{'s' * (count > 1)}"]
     return {
         "image": draw(places[label], balls),
         "sound": (chord(rng), SOUND_RATE),
-        "video": mp4([draw(places[label], rolled(step))[::2, ::2] for step in range(FRAMES)]),
+        "video": mp4([draw(places[label][::2, ::2], rolled(step)) for step in range(FRAMES)]),
         "captions": [*captions, f"photograph {number}"][: 1 + number % 3],
         "boxes": np.array([[x - r, y - r, x + r, y + r] for x, y, r, _ in balls], np.float32),
         "label": label,
@@ -142,9 +145,14 @@ def digest(batch):
 
 
 def describe(batch):
+    width = max(map(len, batch))
     for name, value in batch.items():
-        shown = f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else f"texts, as {value[0]!r}"
-        print(f"  {name:<13} {shown}")
+        shown = (
+            f"{value.dtype}{list(value.shape)}"
+            if isinstance(value, np.ndarray)
+            else f"{len(value)} texts, as {value[0]!r}"
+        )
+        print(f"  {name:<{width}}  {shown}")
 
 
 def resume_in_the_middle(path):
@@ -184,8 +192,8 @@ def main(path, count):
     began = time.perf_counter()
     write(path, count)
     print(
-        f"Wrote {count} samples to {path.name}, {path.stat().st_size / 1e6:.1f} MB, in "
-        f"{time.perf_counter() - began:.1f} s, most of it for making them:\n"
+        f"Made {count} samples and wrote them to {path.name}, {path.stat().st_size / 1e6:.1f} MB, in "
+        f"{time.perf_counter() - began:.1f} s:\n"
         f"  a {WIDTH}x{HEIGHT} photo-like JPEG, {SECONDS} s of sound as FLAC, {FRAMES / RATE_OF_FRAMES:.0f} s of video "
         "as H.264,\n  one to three captions, as many boxes, a label"
     )
@@ -211,8 +219,8 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     if arguments.samples < 2 * BATCH:
         parser.error(f"--samples {arguments.samples}: at least {2 * BATCH}, two batches, so that there is a middle")
-    if missing := [name for name in ("soundfile", "soxr", "av") if find_spec(name) is None]:
-        raise SystemExit(f'Not installed: {", ".join(missing)}. pip install "fastloader[audio,video]" brings what is missing.')
+    if missing := ", ".join(name for name in ("soundfile", "soxr", "av") if find_spec(name) is None):
+        raise SystemExit(f'not installed: {missing}; pip install "fastloader[audio,video]" brings what is missing')
     if arguments.output is not None:
         main(arguments.output, arguments.samples)
     else:
