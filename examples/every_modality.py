@@ -180,10 +180,8 @@ def resume_in_the_middle(path):
 def command(*arguments, folder):
     """Runs ``fastloader`` as in a terminal."""
     print(f"\n$ fastloader {' '.join(arguments)}", flush=True)
-    done = subprocess.run(
-        [sys.executable, "-m", "fastloader", *arguments], cwd=folder, text=True, capture_output=True, check=False
-    )
-    print(done.stdout, end="")
+    line = [sys.executable, "-m", "fastloader", *arguments]
+    done = subprocess.run(line, cwd=folder, text=True, stderr=subprocess.PIPE, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
 
