@@ -44,7 +44,7 @@ class TestPlain(FormatContract):
     def bad_files(self, folder):
         path = self.write(folder)
         (path / "shard.00001.mds").write_bytes((path / "shard.00001.mds").read_bytes() + b"!")
-        yield path, r"shard\.00001\.mds: has 5621 bytes, and the index says 5620"
+        yield path, r"shard\.00001\.mds: sample 6: has 5621 bytes, and the index says 5620"
         yield changed(path, lambda index: index["shards"][0].update(samples=3)), "the index says 3"
         yield changed(path, lambda index: index["shards"][0].update(format="json")), "shards are 'json'"
         shutil.rmtree(path)

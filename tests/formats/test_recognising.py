@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import multiprocessing
 import os
 import zipfile
@@ -16,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastloader as fl
-from fastloader.formats.objects import STORES, LocalFiles, LocalObject
 from fastloader.formats.opening import FORMATS
 from fastloader.formats.records import Opened
 
@@ -101,7 +99,7 @@ def test_wrong_paths_are_told(tmp_path):
         fl.open([])
     with pytest.raises(TypeError, match="a path, a pattern or a list of paths is needed, not a int"):
         fl.open(3)
-    with pytest.raises(fl.StoreError, match="nothing here reads ftp://"):
+    with pytest.raises(ValueError, match="no store for ftp://"):
         fl.open("ftp://host/x")
     with pytest.raises(ValueError, match="format='xml': one of fld, raw, folder, npy"):
         fl.open(tmp_path, format="xml")
@@ -179,39 +177,3 @@ def test_what_a_library_holds_open_is_opened_anew_in_a_forked_child():
     child.start()
     assert out.get(timeout=60) == child.pid
     child.join()
-
-
-def test_another_store_can_be_filled_in(tmp_path, monkeypatch):
-    class Remote(LocalObject):
-        """Knows nothing of local paths but where it reads."""
-
-        def __init__(self, path):
-            super().__init__(str(tmp_path / path.removeprefix("mem://")))
-
-    class Bucket(LocalFiles):
-        def open(self, path):
-            return Renamed(path, Remote(path))
-
-        def within(self, folder):
-            return ["mem://" + os.path.relpath(p, tmp_path) for p in super().within(str(tmp_path / folder[6:]))]
-
-        def is_folder(self, path):
-            return super().is_folder(str(tmp_path / path[6:]))
-
-    class Renamed:
-        def __init__(self, path, inner):
-            self.path, self.inner, self.size, self.identity = path, inner, inner.size, inner.identity
-
-        def read(self, offset, size):
-            return self.inner.read(offset, size)
-
-    found = files(tmp_path / "a")
-    wanted = {name: len(list(fl.open(path))) for name, path in found.items() if name != "fld"}
-    monkeypatch.setitem(STORES, "mem", Bucket())
-    for name, path in found.items():
-        if name != "fld":
-            assert len(list(fl.open(f"mem://a/{path.name}"))) == wanted[name]
-    (tmp_path / "b").mkdir()
-    for i in range(3):
-        (tmp_path / "b" / f"{i}.jsonl").write_text(json.dumps({"i": i}) + "\n")
-    assert [sample["i"] for sample in fl.open("mem://b")] == [0, 1, 2]

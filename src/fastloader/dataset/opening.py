@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, overload
 
 from fastloader.dataset.base import Node
@@ -99,7 +98,8 @@ def open_dataset(
     dataset: a ``MapSource``, or an ``IterSource`` where there is no random access. ``path`` may also be a folder of
     files, a pattern such as ``"data/*.parquet"``, or a list. ``docs/reference/formats.md`` has all formats.
 
-    - ``storage_options``, ``cache_dir``, ``cache_size``: for URLs of ``.fld`` datasets, as for ``DatasetReader``.
+    - ``storage_options``, ``cache_dir``, ``cache_size``: for URLs of ``.fld`` datasets, as for ``DatasetReader``. Other
+      formats in stores are read with what the environment says.
     - ``format``: what the files are to be taken for.
     - ``fields``: which to read.
     - ``where``: for Parquet and Arrow, comparisons that must all hold: ``[("label", "==", 3)]``.
@@ -107,14 +107,15 @@ def open_dataset(
       for a folder, a pattern or a list).
     - ``types``: for CSV, what columns hold, "int", "float" or "str"; for TFRecord, "list" for a feature that is one.
     """
-    if isinstance(path, str | os.PathLike) and local_path(path) is None:
-        return _by_url(path, format, (where, rows, types), fields, storage_options, cache_dir, cache_size)
     if storage_options is not None or cache_dir is not None or cache_size is not None:
-        if isinstance(path, str | os.PathLike):
-            return _reader(ReaderDataset(path, storage_options, cache_dir=cache_dir, cache_size=cache_size), fields)
-        raise ValueError("storage_options, cache_dir and cache_size are for the URL of one dataset")
+        others = any(option is not None for option in (where, rows, types)) or format not in (None, "fld")
+        if others or not isinstance(path, str | os.PathLike):
+            raise ValueError("storage_options, cache_dir and cache_size are for the URL of one .fld dataset")
+        return _reader(ReaderDataset(path, storage_options, cache_dir=cache_dir, cache_size=cache_size), fields)
+    if isinstance(path, str | os.PathLike):
+        path = local_path(path) or os.fspath(path)
     found = open_source(path, format=format, fields=fields, where=where, rows=rows, types=types)
-    if isinstance(found, Path):
+    if isinstance(found, str):
         return _reader(ReaderDataset(found), fields)
     chosen = found.chosen(fields)
     if isinstance(found, Records):
@@ -125,20 +126,3 @@ def open_dataset(
 
 def _reader(reader: ReaderDataset, fields: Sequence[str] | None) -> Any:
     return reader if fields is None else Dataset.from_reader(reader, fields)
-
-
-def _by_url(
-    url: str | os.PathLike[str],
-    format: str | None,
-    others: tuple[Any, ...],
-    fields: Sequence[str] | None,
-    storage_options: Mapping[str, Any] | None,
-    cache_dir: str | os.PathLike[str] | None,
-    cache_size: int | str | None,
-) -> Any:
-    if format not in (None, "fld") or any(option is not None for option in others):
-        raise ValueError(
-            f"{os.fspath(url)}: of what lies in stores only .fld datasets are read; "
-            '"fastloader store get -r" brings other files here'
-        )
-    return _reader(ReaderDataset(url, storage_options, cache_dir=cache_dir, cache_size=cache_size), fields)

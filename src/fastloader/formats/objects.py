@@ -1,6 +1,6 @@
 """Where foreign formats get their bytes: objects that have a size and give ranges, and lists of them.
 
-Local files fill it here. A remote store fills it by an entry in ``STORES``, under the scheme of its URLs.
+Local files fill it here, objects of stores in ``remote``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from threading import Lock
 from typing import Protocol
 
 from fastloader.errors import NotFoundError, StoreError
+from fastloader.formats.remote import RemoteObjects
 from fastloader.stores.local import explain
+from fastloader.stores.urls import is_url
 
 KEPT_OPEN = 64
 PIECE = 1 << 20
@@ -176,17 +178,12 @@ def _raise(error: OSError) -> None:
     raise explain(error, Path(error.filename), "check the path and who may read it") from error
 
 
-STORES: dict[str, Store] = {"": LocalFiles()}
-"""By the scheme of paths; no scheme is a local file."""
+_LOCAL, _REMOTE = LocalFiles(), RemoteObjects()
 
 
 def store_of(path: str) -> Store:
     """What holds an object of this path."""
-    scheme = path.partition("://")[0] if "://" in path else ""
-    if scheme not in STORES:
-        known = ", ".join(f"{name}://" for name in STORES if name) or "local files alone"
-        raise StoreError(f"nothing here reads {scheme}://; there are {known}", path=path)
-    return STORES[scheme]
+    return _REMOTE if is_url(path) else _LOCAL
 
 
 def open_object(path: str) -> Object:

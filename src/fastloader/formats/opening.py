@@ -14,7 +14,7 @@ from fastloader.errors import FormatError, KeyNotFoundError, NotFoundError
 from fastloader.formats.arrays import ArrayFiles, ArrayRows
 from fastloader.formats.arrow import ArrowFile, ArrowStream, Parquet, Where
 from fastloader.formats.files import ClassFolders, RawFiles, has_classes
-from fastloader.formats.fld import is_sharded
+from fastloader.formats.fld import MANIFEST, is_sharded
 from fastloader.formats.hdf5 import Hdf5
 from fastloader.formats.lines import TYPES, CommaLines, JsonLines, ZippedCommaLines, ZippedJsonLines
 from fastloader.formats.mds import INDEX, Mds
@@ -22,6 +22,7 @@ from fastloader.formats.objects import open_object, store_of
 from fastloader.formats.recognise import NAMES, format_of, promised
 from fastloader.formats.records import Names, Source
 from fastloader.formats.tfrecord import TFRecord, ZippedTFRecord
+from fastloader.stores.urls import is_url
 
 _BESIDE = re.compile(r"(_.*|readme.*|licen[sc]e.*|.*\.(md|crc|idx|index|lock))", re.IGNORECASE)
 """Files that lie beside data and are none: what Spark leaves behind, what people write about it."""
@@ -92,7 +93,7 @@ def open_source(
     where: Where | None = None,
     rows: bool | None = None,
     types: Mapping[str, str] | None = None,
-) -> Source | Path:
+) -> Source | str:
     """The samples at a path, by whoever reads them; a path again where it is a ``.fld`` dataset."""
     if format is not None and format not in FORMATS and format != "fld":
         raise ValueError(f"format={format!r}: one of fld, {', '.join(FORMATS)}")
@@ -105,7 +106,7 @@ def open_source(
         _only("fld", request, ())
         if not single:
             raise FormatError("several .fld datasets", path=paths[0], hint="fl.concatenate makes them one")
-        return Path(paths[0])
+        return paths[0]
     if format in (None, "mds") and (indexes := _mds_indexes(paths, root)):
         _only("mds", request, ())
         return FORMATS["mds"].make(_over(request, indexes, root, single))
@@ -141,13 +142,15 @@ def _expanded(path: Any) -> tuple[list[str], str, bool]:
     text = os.fsdecode(path)
     store = store_of(text)
     if store.is_folder(text):
-        if "://" not in text and (is_sharded(Path(text)) or promised(text) == "fld"):
+        if not is_url(text) and (is_sharded(Path(text)) or promised(text) == "fld"):
             return [text], "", True
         found = store.within(text)
+        if is_url(text) and f"{text.rstrip('/')}/{MANIFEST}" in found:
+            return [text], "", True
         if not found:
             raise FormatError("is an empty folder", path=text)
         return found, text, False
-    if glob.has_magic(text) and not os.path.exists(text):
+    if glob.has_magic(text) and not text.startswith(("http://", "https://")) and not os.path.exists(text):
         found = store.match(text)
         if not found:
             raise NotFoundError("no file fits the pattern", path=text, hint="check the pattern")
@@ -165,7 +168,8 @@ def _is_fld(paths: Sequence[str], single: bool) -> bool:
     """A folder of shards, a file so named, whose reader says best what is wrong with it, or one that holds one."""
     if not single:
         return False
-    return os.path.isdir(paths[0]) or promised(paths[0]) == "fld" or format_of(open_object(paths[0])) == "fld"
+    path = paths[0]
+    return promised(path) == "fld" or store_of(path).is_folder(path) or format_of(open_object(path)) == "fld"
 
 
 def _mds_indexes(paths: Sequence[str], root: str) -> list[str]:
