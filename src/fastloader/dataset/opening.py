@@ -16,7 +16,7 @@ from fastloader.formats.arrow import Where
 from fastloader.formats.opening import open_source
 from fastloader.formats.records import Records, Source, Stream
 from fastloader.reader import DatasetReader
-from fastloader.stores.urls import local_path
+from fastloader.stores.urls import is_url, local_path
 from fastloader.types import Key, Sample
 
 
@@ -107,8 +107,11 @@ def open_dataset(
       for a folder, a pattern or a list).
     - ``types``: for CSV, what columns hold, "int", "float" or "str"; for TFRecord, "list" for a feature that is one.
     """
-    if isinstance(path, str | os.PathLike) and local_path(path) is None:
-        return _by_url(path, format, (where, rows, types), fields, storage_options, cache_dir, cache_size)
+    if isinstance(path, str | os.PathLike):
+        local = local_path(path)
+        if local is None:
+            return _by_url(path, format, (where, rows, types), fields, storage_options, cache_dir, cache_size)
+        path = local if is_url(path) else path
     if storage_options is not None or cache_dir is not None or cache_size is not None:
         if isinstance(path, str | os.PathLike):
             return _reader(ReaderDataset(path, storage_options, cache_dir=cache_dir, cache_size=cache_size), fields)
