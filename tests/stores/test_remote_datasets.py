@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import secrets
 import shutil
+import subprocess
 import sys
 import threading
 import urllib.request
@@ -371,3 +372,12 @@ def test_epochs_that_are_left_early_leave_no_thread_and_nothing_undone(url: str,
             del passing
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("fastloader-fetcher")]
         assert sum(len(batch["number"]) for batch in loader) == COUNT
+
+
+def test_a_process_that_ends_in_the_middle_of_an_epoch_ends_well(url: str, s3: S3Server) -> None:
+    code = "import json, sys, fastloader as fl; reader = fl.open(sys.argv[1], json.loads(sys.argv[2]))"
+    code += "; passing = iter(fl.DataLoader(reader)); next(passing)"
+    command = [sys.executable, "-c", code, url, json.dumps(s3.storage_options())]
+    for _ in range(4):  # threads of the client that outlive the interpreter would abort one in five
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -51,12 +54,23 @@ class Concurrency:
         return self.limit
 
 
+_running: weakref.WeakSet[Fetcher] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """A thread that comes back from C++ when there is no interpreter any more would end the process with an abort."""
+    for fetcher in list(_running):
+        fetcher.stop()
+
+
 class Fetcher:
     """A thread that takes the engine's reads and has them fetched; it runs from ``start`` to ``stop``."""
 
     PERIOD = 0.25
 
     def __init__(self, engine: kernels.Engine, *, adapt: bool) -> None:
+        self._process = os.getpid()
         self._engine = engine
         self._files: dict[int, RemoteFile] = {}
         self._adapt = Concurrency(LEAST) if adapt else None
@@ -84,10 +98,11 @@ class Fetcher:
             self._period_began = time.monotonic()
             self._thread = threading.Thread(target=self._run, name="fastloader-fetcher", daemon=True)
             self._thread.start()
+            _running.add(self)
 
     def stop(self) -> None:
         """End the thread. What is still under way comes back to an engine that no longer wants it."""
-        if self._thread is None:
+        if self._thread is None or self._process != os.getpid():
             return
         with self._changed:
             self._ending = True

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import importlib
 import importlib.machinery
 import importlib.util
 import os
 import sys
 import threading
+import time
 from typing import Any
 
 from fastloader.errors import StoreError
 
 _NAME = "obstore._obstore"
+_PATIENCE, _SETTLING = 5.0, 0.1
 
 _module: Any = None
 _loop: asyncio.AbstractEventLoop | None = None
@@ -68,6 +71,28 @@ def _second_copy(path: str | None) -> Any:
     return made
 
 
+def _end(process: int, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    """Before the interpreter ends, all that still runs is called off.
+
+    A thread of obstore that wants to tell Python something after that would end the process with an abort. There is no
+    way to wait for these threads, but what they have left to do takes them no time once they are let.
+    """
+    if process != os.getpid():
+        return
+
+    async def call_off() -> None:
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    with contextlib.suppress(Exception):
+        asyncio.run_coroutine_threadsafe(call_off(), loop).result(_PATIENCE)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(_PATIENCE)
+    time.sleep(_SETTLING)
+
+
 def event_loop() -> asyncio.AbstractEventLoop:
     """The loop of this process, running in a thread of its own."""
     global _loop
@@ -75,7 +100,8 @@ def event_loop() -> asyncio.AbstractEventLoop:
         with _lock:
             if _loop is None:
                 made = asyncio.new_event_loop()
-                threading.Thread(target=made.run_forever, name="fastloader-stores", daemon=True).start()
-                atexit.register(made.call_soon_threadsafe, made.stop)
+                thread = threading.Thread(target=made.run_forever, name="fastloader-stores", daemon=True)
+                thread.start()
+                atexit.register(_end, os.getpid(), made, thread)
                 _loop = made
     return _loop

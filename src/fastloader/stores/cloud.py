@@ -7,12 +7,14 @@ length and version are checked here on every range, and repeating is decided her
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import os
 import queue
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -281,10 +283,20 @@ class CloudStore:
         return StoreError(f"the request failed{often}: {said}", path=where, hint=_HINTS[self.kind])
 
 
+_uploads: weakref.WeakSet[CloudUpload] = weakref.WeakSet()
+
+
+@atexit.register
+def _abort_uploads() -> None:
+    for upload in list(_uploads):
+        upload.abort()
+
+
 class CloudUpload(UploadBlock):
     """An object sent in parts by a thread, while the next bytes are made."""
 
     def __init__(self, store: CloudStore, key: str) -> None:
+        self._process = os.getpid()
         self._store, self._key = store, key
         self._parts: queue.Queue[bytes | BaseException | None] = queue.Queue(PARTS_AT_ONCE)
         self._pending = bytearray()
@@ -309,6 +321,7 @@ class CloudUpload(UploadBlock):
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="fastloader-upload", daemon=True)
             self._thread.start()
+            _uploads.add(self)
         while True:
             if self._failure is not None and not isinstance(part, BaseException):
                 self.abort()
@@ -357,7 +370,7 @@ class CloudUpload(UploadBlock):
 
     def abort(self) -> None:
         """Have the server forget the parts."""
-        if not self._over:
+        if not self._over and self._process == os.getpid():
             self._over = True
             self._pending.clear()
             if self._thread is not None:
