@@ -68,7 +68,7 @@ public:
 constexpr int kUpright = 16, kUprightShapes = 32;
 inline fl::ImageCoding coding_of(int coding) {
     const int kind = coding & ~kUpright;
-    if (kind < 0 || kind > static_cast<int>(fl::ImageKind::webp)) throw nb::value_error("no such kind of image");
+    if (kind < 0 || kind > static_cast<int>(fl::ImageKind::labels)) throw nb::value_error("no such kind of image");
     return {static_cast<fl::ImageKind>(kind), (coding & kUpright) != 0};
 }
 

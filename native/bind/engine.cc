@@ -39,7 +39,7 @@ struct BoundProgram {
         made->upright = (stored & kUpright) != 0;
         made->upright_shapes = (stored & kUprightShapes) != 0;
         stored &= ~(kUpright | kUprightShapes);
-        if (stored < 0 || stored > static_cast<int>(fl::StoredKind::webp)) throw nb::value_error("no such kind of image");
+        if (stored < 0 || stored > static_cast<int>(fl::StoredKind::labels)) throw nb::value_error("no such kind of image");
         if (element < 0 || element > static_cast<int>(fl::Element::float32)) throw nb::value_error("no such element");
         if (layout < 0 || layout > static_cast<int>(fl::Layout::chw)) throw nb::value_error("no such layout");
         made->stored = static_cast<fl::StoredKind>(stored);

@@ -3,6 +3,7 @@
 
 #include "jpeg_crop.h"
 #include "jpeg_write.h"
+#include "runs.h"
 
 namespace bind {
 
@@ -108,6 +109,17 @@ void bind_images(nb::module_& m) {
     }, "pixels"_a, "height"_a, "width"_a, "channels"_a, "bits"_a, "level"_a,
        nb::sig("def png_encode(pixels: Buffer, height: int, width: int, channels: int, bits: int, level: int) -> "
                "bytes"));
+
+    m.def("runs_encode", [](nb::object labels, std::uint32_t height, std::uint32_t width) {
+        Buffer buffer(labels);
+        std::vector<std::uint8_t> out;
+        {
+            nb::gil_scoped_release release;
+            out = fl::runs_encode(buffer.bytes(), {height, width, 1, 8});
+        }
+        return to_bytes(out);
+    }, "labels"_a, "height"_a, "width"_a,
+       nb::sig("def runs_encode(labels: Buffer, height: int, width: int) -> bytes"));
 
     m.def("has_webp", fl::has_webp);
     m.def("webp_encode", [](nb::object pixels, std::uint32_t height, std::uint32_t width, std::uint32_t channels,

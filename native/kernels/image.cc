@@ -10,7 +10,9 @@ ImageShape stored_info(ImageKind kind, Bytes encoded) {
     switch (kind) {
         case ImageKind::jpeg: return jpeg_info(encoded);
         case ImageKind::png: return png_info(encoded);
-        default: return webp_info(encoded);
+        case ImageKind::webp: return webp_info(encoded);
+        case ImageKind::runs: return runs_info(encoded);
+        default: return labels_info(encoded);
     }
 }
 
@@ -18,7 +20,9 @@ void stored_decode(ImageKind kind, Bytes encoded, const ImageShape& shape, Mutab
     switch (kind) {
         case ImageKind::jpeg: return jpeg_decode(encoded, shape, out);
         case ImageKind::png: return png_decode(encoded, shape, out);
-        default: return webp_decode(encoded, shape, out);
+        case ImageKind::webp: return webp_decode(encoded, shape, out);
+        case ImageKind::runs: return runs_decode(encoded, shape, out);
+        default: return labels_decode(encoded, shape, out);
     }
 }
 
@@ -43,21 +47,29 @@ void image_decode(ImageCoding coding, Bytes encoded, const ImageShape& shape, Mu
              out.data());
 }
 
+namespace {
+
+// The most pixels that a byte can stand for.
+std::uint64_t pixels_per_byte(ImageKind kind, std::uint32_t bits) {
+    switch (kind) {
+        // At least a bit or so for each block of 64 pixels.
+        case ImageKind::jpeg: return 1024;
+        // Of one colour a lossless file needs hardly any bytes; libwebp writes up to 25,600 pixels in one.
+        case ImageKind::webp: return 1 << 15;
+        // The longest run takes a byte for its label and three for its length.
+        case ImageKind::runs: return kLongestRun / 4;
+        // Deflate gives at most 1032 bytes for one, and gray or a palette of one bit puts eight pixels in a byte.
+        default: return bits == 8 ? 1032 * 8 : 1032;
+    }
+}
+
+}  // namespace
+
 void check_claim(ImageKind kind, const ImageShape& shape, std::uint64_t size) {
-    // A JPEG spends at least a bit or so on each block of 64 pixels; deflate gives at most 1032 bytes for one, and
-    // gray or a palette of one bit puts eight pixels in a byte.
-    constexpr std::uint64_t kPixelsPerJpegByte = 1024;
-    constexpr std::uint64_t kBytesPerPngByte = 1032;
-    // Of one colour a lossless WebP needs hardly any bytes; libwebp writes up to 25,600 pixels in one.
-    constexpr std::uint64_t kPixelsPerWebpByte = 1 << 15;
     const bool sane = shape.channels >= 1 && shape.channels <= 4 && (shape.bits == 8 || shape.bits == 16) &&
                       shape.height <= 0x7fffffffu && shape.width <= 0x7fffffffu;
     const auto pixels = std::uint64_t{shape.height} * shape.width;
-    const auto png_pixels = kBytesPerPngByte * (shape.bits == 8 ? 8 : 1);
-    const auto most = kind == ImageKind::jpeg  ? kPixelsPerJpegByte
-                      : kind == ImageKind::png ? png_pixels
-                                               : kPixelsPerWebpByte;
-    const bool possible = pixels / most <= size;
+    const bool possible = pixels / pixels_per_byte(kind, shape.bits) <= size;
     if (!sane || !possible) throw Failure("decode", "claims more pixels than its bytes could hold");
 }
 

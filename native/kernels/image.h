@@ -1,4 +1,4 @@
-// JPEG, PNG and WebP: what an encoded image holds, its pixels, and encoding. Pixels are rows of interleaved channels,
+// JPEG, PNG, WebP and masks: what an encoded image holds, its pixels, and encoding. Pixels are rows of interleaved channels,
 // 8 bits a sample or 16 in native byte order. Bytes that do not decode cleanly throw Failure "decode".
 #pragma once
 
@@ -26,7 +26,9 @@ struct ImageShape {
     }
 };
 
-enum class ImageKind : std::uint8_t { jpeg, png, webp };
+// The last two are masks of one channel of 8 bits: runs of labels, and PNG files whose samples are labels, those of a palette
+// its numbers.
+enum class ImageKind : std::uint8_t { jpeg, png, webp, runs, labels };
 
 // How images are kept, and whether they are turned as their EXIF data says; shapes are then those of upright images.
 struct ImageCoding {
@@ -57,15 +59,22 @@ void image_decode_many(ImageCoding coding, std::span<const Located> located, std
 // a tiny file can't claim a huge image.
 void check_claim(ImageKind kind, const ImageShape& shape, std::uint64_t size);
 
+// Pixels of a run of a mask. It bounds what few bytes can claim.
+constexpr std::uint32_t kLongestRun = 1 << 16;
+
 // WebP needs libwebp when this is built; without it, its functions fail.
 bool has_webp();
 
-// One pair a format, in jpeg.cc, png.cc and webp.cc. Decoding refuses an image of another shape.
+// One pair a format, in jpeg.cc, png.cc, webp.cc and runs.cc. Decoding refuses an image of another shape.
 ImageShape jpeg_info(Bytes encoded);
 ImageShape png_info(Bytes encoded);
 ImageShape webp_info(Bytes encoded);
+ImageShape runs_info(Bytes encoded);
+ImageShape labels_info(Bytes encoded);
 void jpeg_decode(Bytes encoded, const ImageShape& shape, MutableBytes out);
 void png_decode(Bytes encoded, const ImageShape& shape, MutableBytes out);
 void webp_decode(Bytes encoded, const ImageShape& shape, MutableBytes out);
+void runs_decode(Bytes encoded, const ImageShape& shape, MutableBytes out);
+void labels_decode(Bytes encoded, const ImageShape& shape, MutableBytes out);
 
 }  // namespace fl

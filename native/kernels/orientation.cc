@@ -143,6 +143,7 @@ void Orientation::turn(const std::uint8_t* pixels, std::ptrdiff_t stride, std::u
 }
 
 Orientation orientation_of(ImageKind kind, Bytes encoded) {
+    if (kind == ImageKind::runs || kind == ImageKind::labels) return {};  // masks say nothing
     const auto exif = kind == ImageKind::jpeg  ? jpeg_exif(encoded)
                       : kind == ImageKind::png ? png_exif(encoded)
                                                : webp_exif(encoded);

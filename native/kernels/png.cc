@@ -20,6 +20,7 @@ struct State {
     std::vector<std::uint8_t>* output = nullptr;
     unsigned __int128 claimed = 0;
     ImageShape shape;
+    bool labels = false;
     char message[160] = "no bytes";
 };
 
@@ -68,13 +69,26 @@ bool read_header(State& state) {
     return true;
 }
 
+// A sample is a label: neither scaled to 8 bits nor looked up in the palette.
+void set_labels(State& state) {
+    const auto colours = png_get_color_type(state.png, state.info);
+    const bool one = colours == PNG_COLOR_TYPE_GRAY || colours == PNG_COLOR_TYPE_PALETTE;
+    if (!one || png_get_bit_depth(state.png, state.info) > 8)
+        png_error(state.png, "has colours, alpha or 16 bits, so its samples are no labels of 0 to 255");
+    png_set_packing(state.png);
+}
+
 // Asks for plain gray, gray + alpha, RGB or RGBA in 8 or 16 bits. Allocates rows of the width the header claims.
 bool set_output(State& state) {
     if (setjmp(png_jmpbuf(state.png))) return false;
-    png_set_palette_to_rgb(state.png);
-    png_set_expand_gray_1_2_4_to_8(state.png);
-    if (png_get_valid(state.png, state.info, PNG_INFO_tRNS)) png_set_tRNS_to_alpha(state.png);
-    if constexpr (std::endian::native == std::endian::little) png_set_swap(state.png);
+    if (state.labels) {
+        set_labels(state);
+    } else {
+        png_set_palette_to_rgb(state.png);
+        png_set_expand_gray_1_2_4_to_8(state.png);
+        if (png_get_valid(state.png, state.info, PNG_INFO_tRNS)) png_set_tRNS_to_alpha(state.png);
+        if constexpr (std::endian::native == std::endian::little) png_set_swap(state.png);
+    }
     png_set_interlace_handling(state.png);
     png_read_update_info(state.png, state.info);
     state.shape = {png_get_image_height(state.png, state.info), png_get_image_width(state.png, state.info),
@@ -90,9 +104,10 @@ bool read_pixels(State& state, std::uint8_t** rows) {
 }
 
 template <class Use>
-void with_header(Bytes encoded, Use use) {
+void with_header(Bytes encoded, bool labels, Use use) {
     State state;
     state.input = encoded;
+    state.labels = labels;
     bool good = !encoded.empty() && read_header(state);
     if (good && state.claimed / kDeflateRatio > encoded.size()) {
         good = false;
@@ -131,20 +146,18 @@ std::vector<std::uint8_t*> row_pointers(const std::uint8_t* pixels, const ImageS
     return rows;
 }
 
-}  // namespace
-
-ImageShape png_info(Bytes encoded) {
+ImageShape info_of(Bytes encoded, bool labels) {
     ImageShape shape;
-    with_header(encoded, [&](State& state) {
+    with_header(encoded, labels, [&](State& state) {
         shape = state.shape;
         return true;
     });
     return shape;
 }
 
-void png_decode(Bytes encoded, const ImageShape& shape, MutableBytes out) {
+void decode_as(Bytes encoded, bool labels, const ImageShape& shape, MutableBytes out) {
     std::vector<std::uint8_t*> rows;
-    with_header(encoded, [&](State& state) {
+    with_header(encoded, labels, [&](State& state) {
         if (state.shape == shape) {
             rows = row_pointers(out.data(), shape);
             return read_pixels(state, rows.data());
@@ -153,6 +166,14 @@ void png_decode(Bytes encoded, const ImageShape& shape, MutableBytes out) {
         return false;
     });
 }
+
+}  // namespace
+
+ImageShape png_info(Bytes encoded) { return info_of(encoded, false); }
+ImageShape labels_info(Bytes encoded) { return info_of(encoded, true); }
+
+void png_decode(Bytes encoded, const ImageShape& shape, MutableBytes out) { decode_as(encoded, false, shape, out); }
+void labels_decode(Bytes encoded, const ImageShape& shape, MutableBytes out) { decode_as(encoded, true, shape, out); }
 
 std::vector<std::uint8_t> png_encode(Bytes pixels, const ImageShape& shape, int level) {
     if (pixels.size() != shape.bytes()) throw Failure("encode", "PNG: the pixels do not have the stated shape");

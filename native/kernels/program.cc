@@ -55,6 +55,17 @@ void check_program(const Program& program) {
     Cast cast(program.cast);  // throws for what can't be cast
 }
 
+ImageKind kind_of(StoredKind stored) {
+    switch (stored) {
+        case StoredKind::jpeg: return ImageKind::jpeg;
+        case StoredKind::png: return ImageKind::png;
+        case StoredKind::webp: return ImageKind::webp;
+        case StoredKind::runs: return ImageKind::runs;
+        case StoredKind::labels: return ImageKind::labels;
+        default: throw Failure("argument", "raw images are of no kind");
+    }
+}
+
 std::size_t told_numbers(const Program& program) {
     std::size_t sum = 0;
     for (const auto& step : program.steps) sum += told_by(step);
@@ -101,9 +112,8 @@ Matrix ProgramRunner::run(const Program& program, Bytes payload, const ImageShap
                           std::uint64_t sample, MutableBytes out, std::span<double> told, const Matrix& before) {
     auto& s = *state_;
     if (shape.bits != 8) throw Failure("decode", "a pipeline takes 8 bits a sample, the image has " + std::to_string(shape.bits));
-    if (program.stored == StoredKind::png) check_claim(ImageKind::png, shape, payload.size());
-    if (program.stored == StoredKind::jpeg) check_claim(ImageKind::jpeg, shape, payload.size());
-    if (program.stored == StoredKind::webp) check_claim(ImageKind::webp, shape, payload.size());
+    if (!shape.height || !shape.width) throw Failure("decode", "an image without pixels");
+    if (program.stored != StoredKind::raw) check_claim(kind_of(program.stored), shape, payload.size());
     if (program.stored == StoredKind::raw && payload.size() != shape.bytes())
         throw Failure("size", "the payload has another size than the image");
     const auto& prepared = s.of(program);

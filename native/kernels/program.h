@@ -60,7 +60,10 @@ struct ProgramStep {
 };
 
 // How images are stored; of raw ones the shape is known beforehand, unless it is empty.
-enum class StoredKind : std::uint8_t { jpeg, png, raw, webp };
+enum class StoredKind : std::uint8_t { jpeg, png, raw, webp, runs, labels };
+
+// Of an encoded image; raw ones have none.
+ImageKind kind_of(StoredKind stored);
 
 struct Program {
     Program();

@@ -3,6 +3,7 @@
 #include "channels.h"
 #include "colour.h"
 #include "jpeg_crop.h"
+#include "runs.h"
 #include "webp.h"
 
 namespace fl {
@@ -13,9 +14,7 @@ namespace {
 constexpr double kSpare = 2.0;
 constexpr std::size_t kLargest = 1 << 28;  // bytes of an image between two steps
 
-ImageKind kind_of(StoredKind stored) {
-    return stored == StoredKind::jpeg ? ImageKind::jpeg : stored == StoredKind::png ? ImageKind::png : ImageKind::webp;
-}
+bool is_mask(StoredKind stored) { return stored == StoredKind::runs || stored == StoredKind::labels; }
 
 void mirror_row(const std::uint8_t* from, std::uint32_t width, std::uint32_t channels, std::uint8_t* to) {
     with_channels(channels, [&]<std::uint32_t kChannels>() {
@@ -36,7 +35,7 @@ void ProgramImage::begin(const Program& program, Bytes payload, const ImageShape
     source_width_ = width_ = seen.width;
     cut_ = {0, 0, width_, height_};
     resized_ = mirrored_ = false;
-    channels_ = 3;
+    channels_ = is_mask(program.stored) ? 1 : 3;
     geometry_ = program.upright_shapes ? kSame : orientation_.map(shape_.height, shape_.width);
 }
 
@@ -216,10 +215,17 @@ void ProgramImage::decode_part(const Window& part, std::uint32_t shrink) {
         stride_ = rows.stride;
         return;
     }
+    if (program_->stored == StoredKind::runs) {
+        stride_ = shape_.width;
+        decoded_.resize(std::size_t{part.height} * shape_.width);
+        runs_decode_rows(payload_, shape_, part.top, decoded_);
+        pixels_ = decoded_.data() + part.left;
+        return;
+    }
     const std::uint8_t* whole = payload_.data();
-    if (program_->stored == StoredKind::png) {
+    if (program_->stored != StoredKind::raw) {
         decoded_.resize(shape_.bytes());
-        png_decode(payload_, shape_, decoded_);
+        image_decode({kind_of(program_->stored)}, payload_, shape_, decoded_);
         whole = decoded_.data();
     }
     stride_ = static_cast<std::ptrdiff_t>(shape_.width) * shape_.channels;

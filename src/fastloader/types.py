@@ -43,6 +43,7 @@ class TypeId(IntEnum):
     EMBEDDING = 50
     BOXES = 51
     KEYPOINTS = 52
+    MASK = 53
     LIST = 60
     DICT = 61
 

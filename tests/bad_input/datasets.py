@@ -128,6 +128,17 @@ def _photos() -> list[dict[str, Any]]:
     return samples
 
 
+def _masks() -> list[dict[str, Any]]:
+    rng = np.random.default_rng(8)
+    blocks = [np.kron(rng.integers(0, 3, (4, 5)) * 127, np.ones((3 + i, 4), int)).astype(np.uint8) for i in range(4)]
+    palette = Image.fromarray(blocks[1] // 127, "P")
+    palette.putpalette([0, 0, 0, 255, 0, 0, 0, 255, 0])
+    return [
+        {"runs": None if i == 2 else block, "png": _saved(palette, "PNG", bits=2) if i == 1 else block}
+        for i, block in enumerate(blocks)
+    ]
+
+
 def _wav(samples: Any, rate: int) -> bytes:
     file = io.BytesIO()
     with wave.open(file, "wb") as out:
@@ -212,6 +223,8 @@ def make_bases(folder: Path) -> dict[str, Base]:
         _make(folder, "photos",
               {"seekable": fl.JPEGImageField(), "lying": fl.JPEGImageField(orient=True, seekable=False, verbatim=True),
                "webp": fl.WebPImageField(orient=True), "png": fl.PNGImageField(orient=True)}, _photos()),
+        _make(folder, "masks", {"runs": fl.MaskField(), "png": fl.MaskField("png")}, _masks(),
+              compression={"png": "lz4"}),
         _make(folder, "pages", {"data": fl.BytesField(), "n": fl.IntField()},
               [{"data": noise[: size], "n": size} for size in (5000, 90, 1500, 0, 1700)]),
         _make(folder, "empty", {"n": fl.IntField(), "data": fl.BytesField(), "image": fl.PNGImageField()}, [],

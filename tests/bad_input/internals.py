@@ -217,6 +217,22 @@ def change_webp(rng: Random, data: bytes) -> bytes:
     return b"RIFF" + struct.pack("<I", size) + body
 
 
+def change_mask(rng: Random, data: bytes) -> bytes:
+    """Runs with another size, another length, or runs left out, doubled and exchanged."""
+    header, runs = bytearray(data[:12]), data[12:]
+    what = rng.randrange(4)
+    if what == 0:
+        struct.pack_into("<I", header, rng.choice([4, 8]), rng.choice([0, 1, 3, 255, 2**15, 2**31, 2**32 - 1]))
+    elif what == 1:
+        at = rng.randrange(len(runs) + 1)
+        runs = runs[:at] + rng.choice([b"\x80", b"\xff\xff\x03", b"\xff\xff\x04", b"\xff" * 9, b"\0"]) + runs[at:]
+    elif what == 2:
+        runs = b"".join(_shuffle_parts(rng, [runs[i : i + 2] for i in range(0, len(runs), 2)]))
+    else:
+        runs = flip(rng, runs)
+    return bytes(header) + runs
+
+
 def change_frame(rng: Random, stored: bytes, codec: int, raw: bytes) -> bytes:
     """Compressed bytes, damaged or replaced by others that a decompressor may be led astray with."""
     what = rng.randrange(6)
@@ -245,6 +261,8 @@ def change_payload(rng: Random, type_id: int, raw: bytes) -> bytes:
         return change_png(rng, raw)
     if type_id == TypeId.IMAGE_WEBP:
         return change_webp(rng, raw)
+    if type_id == TypeId.MASK:
+        return change_png(rng, raw) if raw.startswith(b"\x89PNG") else change_mask(rng, raw)
     if type_id == TypeId.JSON and rng.random() < 0.7:
         return rng.choice(HOSTILE_JSON)
     return flip(rng, raw)

@@ -8,7 +8,7 @@ import numpy as np
 
 import fastloader as fl
 from fastloader import ops
-from fastloader.fields import Field, ImageFileField, RawImageField
+from fastloader.fields import Field, ImageFileField, MaskField, RawImageField
 
 PIPELINES: tuple[tuple[ops.Op, ...], ...] = (
     (ops.CenterCrop((3, 4)),),
@@ -17,6 +17,14 @@ PIPELINES: tuple[tuple[ops.Op, ...], ...] = (
     (ops.RandomCrop((9, 5), padding=6), ops.RandAugment()),
     (ops.Resize((7, 9), "lanczos"), ops.ColorJitter(0.4, 0.4, 0.4, 0.1), ops.RandomErasing(), ops.Layout("CHW")),
 )
+MASKS: tuple[tuple[ops.Op, ...], ...] = (
+    (ops.CenterCrop((3, 4)),),
+    (ops.RandomResizedCrop(6, scale=(0.02, 0.5), filter="nearest"), ops.HorizontalFlip(), ops.Cast("float16")),
+    (ops.Resize(8, "nearest"), ops.CenterCrop((8, 7))),
+    (ops.RandomCrop((9, 5), padding=6), ops.RandomRotation(90)),
+    (ops.Resize((7, 9), "nearest"), ops.VerticalFlip(), ops.RandomErasing(), ops.Layout("CHW")),
+)
+"""As many for masks, whose labels must not be mixed."""
 CROP = 0
 """The one whose result is a cut from the whole image."""
 
@@ -27,12 +35,13 @@ def able(field: Field) -> bool:
         return (
             field.dtype == "uint8" and field.channels <= 4 and min(field.shape[:2]) >= 4 and max(field.shape[:2]) <= 100
         )
-    return isinstance(field, ImageFileField)
+    return isinstance(field, ImageFileField | MaskField)
 
 
 def run(reader: fl.DatasetReader, name: str, number: int, on_error: str, **options: Any) -> list[Any]:
     """What a pipeline makes of every sample; with "replace", ``None`` where there is nothing or it is bad."""
-    pipelines = {name: list(PIPELINES[number])}
+    chosen = MASKS if isinstance(reader.fields[name], MaskField) else PIPELINES
+    pipelines = {name: list(chosen[number])}
     loader = fl.DataLoader(
         reader, 3, shuffle=False, seed=5, fields=[name], pipelines=pipelines, on_error=on_error, **options
     )
@@ -51,4 +60,6 @@ def cut(image: np.ndarray) -> np.ndarray | None:
         return None
     top, left = round((height - 3) / 2), round((width - 4) / 2)
     part = image[top : top + 3, left : left + 4]
+    if part.ndim == 2:
+        return part[..., None]
     return part[..., :1].repeat(3, axis=2) if part.shape[2] < 3 else part[..., :3]

@@ -49,7 +49,10 @@ def exact(data: bytes) -> np.ndarray:
     return array
 
 
-PICTURES = {TypeId.IMAGE_JPEG: kernels.JPEG, TypeId.IMAGE_PNG: kernels.PNG, TypeId.IMAGE_WEBP: kernels.WEBP}
+PICTURES = {
+    TypeId.IMAGE_JPEG: kernels.JPEG, TypeId.IMAGE_PNG: kernels.PNG, TypeId.IMAGE_WEBP: kernels.WEBP,
+    TypeId.MASK: kernels.RUNS,
+}  # fmt: skip
 """Images by their type, and how kernels call them."""
 
 
@@ -58,7 +61,7 @@ class Wild:
 
     def __init__(self, bases: dict[str, Base], rng: Random) -> None:
         self.rng = rng
-        self.base = bases[rng.choice(["blobs", "arrays", "pictures", "sounds", "pages", "empty"])]
+        self.base = bases[rng.choice(["blobs", "arrays", "pictures", "masks", "sounds", "pages", "empty"])]
         self.file = self.base.files[""]
         self.anatomy = self.base.anatomies[""]
 
@@ -149,7 +152,7 @@ class Wild:
         """A kind of image and bytes, mostly of an image of that kind."""
         pictures = [p for p in self.anatomy.payloads if p.type_id in PICTURES and not p.codec]
         if not pictures or self.rng.random() < 0.2:
-            return self.rng.choice([0, 1, 2, 3, 16, 17, 18, 32, -1, 255, 256]), self.data()
+            return self.rng.choice([0, 1, 2, 3, 4, 5, 16, 17, 18, 19, 32, -1, 255, 256]), self.data()
         p = self.rng.choice(pictures)
         raw = bytearray(self.file[p.begin : p.begin + p.size])
         for _ in range(self.rng.choice([0, 1, 3])):
@@ -213,7 +216,7 @@ def use_gather(w: Wild) -> None:
         kernels.gather_bytes(sources, which, rows)
     else:
         shapes = np.array([w.shape() for _ in range(w.rng.choice([len(rows), len(rows), w.small()]))], np.uint32)
-        kernels.image_decode_many(w.rng.choice([0, 1, 1, 2, 5, 16, 17, 18]), sources, which, rows, shapes)
+        kernels.image_decode_many(w.rng.choice([0, 1, 1, 2, 3, 4, 5, 16, 17, 18, 19]), sources, which, rows, shapes)
 
 
 def use_images(w: Wild) -> None:
@@ -228,6 +231,7 @@ def use_images(w: Wild) -> None:
     attempt(lambda: kernels.png_encode(w.out(size), height, width, channels, bits, w.rng.choice([-1, 0, 9, 100])))
     quality, subsampling = w.rng.choice([-5, 0, 50, 100, 999]), w.rng.choice([0, 420, 422, 444, -1])
     attempt(lambda: kernels.jpeg_encode(w.out(size), height, width, channels, quality, subsampling))
+    attempt(lambda: kernels.runs_encode(w.out(size), height, width))
     attempt(lambda: kernels.webp_encode(w.out(size), height, width, channels, quality, w.rng.random() < 0.5))
 
 
@@ -413,7 +417,7 @@ NUMBERS = ((0.08, 1.0, 0.75, 1.3), (0.5, 0.0, 0.0, 0.0), (9.0, 0.0, 0.0, 0.0), (
 def use_programs(w: Wild) -> None:
     """Steps of any size on images that are not what their shape says."""
     pick = w.rng.choice
-    side, channels, stored = pick([1, 2, 5, 16, 40]), pick([1, 3, 3, 4]), pick([0, 0, 1, 2, 3, 4])
+    side, channels, stored = pick([1, 2, 5, 16, 40]), pick([1, 3, 3, 4]), pick([0, 0, 1, 2, 3, 4, 4, 5, 6])
     steps = [
         (
             pick(range(len(kernels.STEPS) + 1)),
@@ -443,7 +447,7 @@ def use_programs(w: Wild) -> None:
         pick([[], [], [0], [1, 2]]),
     )
     shape = np.array([side, side, channels, pick([8, 8, 16])], np.uint32)
-    kind = {0: 0, 1: 1, 3: 2}.get(stored & 15, 0)
+    kind = {0: 0, 1: 1, 3: 2, 4: 3, 5: 4}.get(stored & 15, 0)
     given = pick([w.picture()[1], w.out(raw[0] * raw[1] * channels)])
     out = np.empty(program.row_bytes, np.uint8)
     if w.rng.random() < 0.5:

@@ -36,7 +36,7 @@ def test_the_type_ids_of_the_format():
         "IntField": 1, "FloatField": 2, "BytesField": 3, "NDArrayField": 4, "JSONField": 5, "RawImageField": 10,
         "JPEGImageField": 11, "PNGImageField": 12, "TextField": 40, "TokenizedTextField": 41, "PackedTextField": 42,
         "TokenStreamField": 43, "EmbeddingField": 50, "ListField": 60, "DictField": 61,
-        "BoxesField": 51, "KeypointsField": 52, "WebPImageField": 13,
+        "BoxesField": 51, "KeypointsField": 52, "MaskField": 53, "WebPImageField": 13,
         "AudioWaveformField": 20, "AudioCompressedField": 21, "SpectrogramField": 22, "AudioTokensField": 23,
         "VideoFramesField": 30, "VideoCompressedField": 31, "OpticalFlowField": 32,
     }  # fmt: skip
@@ -44,7 +44,7 @@ def test_the_type_ids_of_the_format():
         "AUDIO_WAVEFORM": 20, "AUDIO_COMPRESSED": 21, "AUDIO_SPECTROGRAM": 22, "AUDIO_TOKENS": 23, "VIDEO_FRAMES": 30,
         "VIDEO_COMPRESSED": 31, "VIDEO_OPTICAL_FLOW": 32, "TEXT_RAW": 40, "TEXT_TOKENIZED": 41, "TEXT_PACKED": 42,
         "TOKEN_STREAM": 43, "EMBEDDING": 50, "LIST": 60, "DICT": 61,
-        "BOXES": 51, "KEYPOINTS": 52,
+        "BOXES": 51, "KEYPOINTS": 52, "MASK": 53,
     }  # fmt: skip
 
 

@@ -155,3 +155,14 @@ def test_damage_behind_an_index_is_told_where_it_matters(interval):
                 assert (out == wanted).all(), keep
                 outcomes.add("right")
     assert outcomes == {"decode", "right"}
+
+
+@pytest.mark.parametrize("name", ["png", "mask"])
+@pytest.mark.parametrize("sides", [(0, 9), (9, 0)])
+def test_a_stored_shape_without_pixels_is_refused(name, sides):
+    field = fl.PNGImageField() if name == "png" else fl.MaskField()
+    payload = field.encode(np.zeros((9, 9), np.uint8)).payload
+    compiled = compile_pipeline("it", field, [ops.Resize(8, "nearest"), ops.CenterCrop(8)], 0)
+    shape = np.array([*sides, 1, 8], np.uint32)
+    with pytest.raises(kernels.Failure, match="an image without pixels"):
+        compiled.program.run(payload, shape, 0, 0, np.empty(compiled.row_bytes, np.uint8), None)

@@ -123,6 +123,19 @@ def upright(path: Path) -> Samples:
     return samples
 
 
+def masks(path: Path) -> Samples:
+    """Labels as runs, of one to three bytes of length and too long for one, and a PNG with a palette."""
+    y, x = np.mgrid[:5, :9]
+    large = np.full((300, 400), 255, np.uint8)
+    large[200, 150:] = 7
+    labels = [(x // 3 + y // 2 * 100).astype(np.uint8), large, None]
+    files = [(IMAGES / name).read_bytes() for name in ("5-palette.png", "0-gray.png")]
+    samples: Samples = [{"runs": labels[i], "png": [*files, None][i]} for i in range(3)]
+    with fl.DatasetWriter(path, {"runs": fl.MaskField(), "png": fl.MaskField("png")}, PAGE) as writer:
+        writer.write_many(samples)
+    return samples
+
+
 def seekable(path: Path) -> Samples:
     """JPEG files with an index behind them, and a progressive one, which gets none."""
     samples: Samples = [{"jpeg": (IMAGES / name).read_bytes()} for name in SEEKABLE]
@@ -159,7 +172,7 @@ def shards(path: Path) -> Samples:
     return samples
 
 
-REPRODUCED: tuple[Callable[[Path], Samples], ...] = (tiny, basic, pages, images, upright, seekable, shards)
+REPRODUCED: tuple[Callable[[Path], Samples], ...] = (tiny, basic, pages, images, upright, masks, seekable, shards)
 """Those that today's writer must give again byte for byte."""
 VECTORS = (*REPRODUCED, compressed)
 
@@ -170,6 +183,8 @@ def plain(value: Any) -> Any:
         long = len(value) > 700
         return {"size": len(value), "sha256": sha256(value).hexdigest()} if long else {"bytes": value.hex()}
     if isinstance(value, np.ndarray):
+        if value.size > 700:
+            return {"shape": list(value.shape), "dtype": value.dtype.str, "sha256": sha256(value.tobytes()).hexdigest()}
         descr = np.lib.format.dtype_to_descr(value.dtype)
         return {"array": to_json(value.tolist()), "dtype": to_json(descr), "shape": list(value.shape)}
     return value

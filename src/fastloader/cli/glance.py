@@ -20,6 +20,7 @@ from fastloader.fields import (
     ImageFileField,
     IntField,
     ListField,
+    MaskField,
     NDArrayField,
     OpticalFlowField,
     PackedTextField,
@@ -32,7 +33,7 @@ from fastloader.fields.sound_files import CODECS
 from fastloader.formats.fld import Dataset, FldFile, explain
 from fastloader.types import FIRST_USER_TYPE, format_size
 
-_PICTURES = (RawImageField, ImageFileField, VideoCompressedField, VideoFramesField)
+_PICTURES = (RawImageField, ImageFileField, MaskField, VideoCompressedField, VideoFramesField)
 
 Facts = dict[str, Any]
 """Names and JSON values."""
@@ -106,7 +107,7 @@ def _described(field: Field, metadata: Any) -> Facts:
         return {"value": metadata["value"].item()}
     if isinstance(field, RawImageField):
         return _image(*field.shape, np.dtype(field.dtype).name)
-    if isinstance(field, ImageFileField):
+    if isinstance(field, ImageFileField | MaskField):
         height, width, channels, bits = (int(number) for number in metadata.tolist())
         return _image(height, width, channels, "uint16" if bits == 16 else "uint8")
     if isinstance(field, VideoCompressedField):

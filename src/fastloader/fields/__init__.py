@@ -21,6 +21,7 @@ from fastloader.fields.embedding import EmbeddingField
 from fastloader.fields.flow import OpticalFlowField
 from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField, WebPImageField
 from fastloader.fields.image_files import ImageFileField, decode_image
+from fastloader.fields.mask import MaskField
 from fastloader.fields.ndarray import NDArrayField
 from fastloader.fields.nested import DictField, ListField
 from fastloader.fields.packed import Packed, PackedTextField
@@ -39,7 +40,7 @@ __all__ = [
     "BY_TYPE_ID", "AudioCompressedField", "AudioTokensField", "AudioWaveformField", "BatchDecoder", "BatchParts",
     "BoxesField", "BytesField", "CompressedVideo", "Decoder", "DictField", "Elements", "EmbeddingField", "Encoded",
     "EncodedAudio", "EncodedColumn", "Field", "FloatField", "FramesVideo", "ImageFileField", "IntField",
-    "JPEGImageField", "JSONField", "KeypointsField", "Lazy", "ListField", "MappedPayloads", "NDArrayField",
+    "JPEGImageField", "JSONField", "KeypointsField", "Lazy", "ListField", "MappedPayloads", "MaskField", "NDArrayField",
     "OpticalFlowField", "PNGImageField", "Packed", "PackedTextField", "PayloadBatch", "Plan", "PointsField",
     "RawImageField", "RowDecoder", "RowFunction", "SpectrogramField", "TextField", "TokenStreamField",
     "TokenizedTextField", "TokenizerError", "Video", "VideoCompressedField", "VideoFramesField", "WebPImageField",

@@ -143,7 +143,8 @@ class Plan:
     """What the native part does for a field before its decoder sees a batch.
 
     ``rows``: nothing but its metadata rows; ``fixed``: payloads of ``row_bytes`` each; ``ragged``: payloads of any
-    size; ``image``: payloads decoded as images of a kind (``kernels.JPEG``, ``PNG`` or ``WEBP``).
+    size; ``image``: payloads decoded as images of a kind (``kernels.JPEG``, ``PNG``, ``WEBP``, ``RUNS`` or
+    ``LABELS``).
     """
 
     kind: PlanKind

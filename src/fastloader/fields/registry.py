@@ -15,6 +15,7 @@ from fastloader.fields.basic import BytesField, FloatField, IntField, JSONField
 from fastloader.fields.embedding import EmbeddingField
 from fastloader.fields.flow import OpticalFlowField
 from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField, WebPImageField
+from fastloader.fields.mask import MaskField
 from fastloader.fields.ndarray import NDArrayField
 from fastloader.fields.nested import DictField, ListField
 from fastloader.fields.packed import PackedTextField
@@ -31,7 +32,7 @@ BY_TYPE_ID: dict[int, type[Field]] = {
         IntField, FloatField, BytesField, NDArrayField, JSONField, RawImageField, JPEGImageField, PNGImageField,
         WebPImageField, AudioWaveformField, AudioCompressedField, SpectrogramField, AudioTokensField, VideoFramesField,
         VideoCompressedField, OpticalFlowField, TextField, TokenizedTextField, PackedTextField, TokenStreamField,
-        EmbeddingField, BoxesField, KeypointsField, ListField, DictField,
+        EmbeddingField, BoxesField, KeypointsField, MaskField, ListField, DictField,
     )
 }  # fmt: skip
 

@@ -16,6 +16,7 @@ from fastloader.fields import (
     Field,
     ImageFileField,
     JPEGImageField,
+    MaskField,
     RawImageField,
     VideoCompressedField,
     VideoFramesField,
@@ -47,7 +48,7 @@ from fastloader.types import Buffer
 LONGEST_SIDE = 1 << 20
 """Of an image, as the native part has it."""
 _RAW = 2
-_STORED = {kernels.JPEG: 0, kernels.PNG: 1, kernels.WEBP: 3}
+_STORED = {kernels.JPEG: 0, kernels.PNG: 1, kernels.WEBP: 3, kernels.RUNS: 4, kernels.LABELS: 5}
 """How the native part calls what is stored."""
 
 
@@ -105,6 +106,8 @@ def compile_pipeline(
             if isinstance(op, Orient):
                 stored |= _turned(field, i)
             entries.append(entry_of(op, first_number, entries))
+            if isinstance(field, MaskField):
+                _check_labels(entries[i].op)
             if i and isinstance(entries[i - 1].op, Apart) and not isinstance(entries[i].op, Apart | Values):
                 check_behind(pixels[-1])
             pixels.append(op.output(pixels[-1]))
@@ -230,6 +233,8 @@ def _stored(name: str, field: Field) -> tuple[int, tuple[int, int, int], Pixels]
             field.get_decoder_class()  # says so where libwebp is missing
         upright = kernels.UPRIGHT | kernels.UPRIGHT_SHAPES if field.orient else 0
         return _STORED[field.kind] | upright, (0, 0, 0), Pixels(None, None)
+    if isinstance(field, MaskField):
+        return _STORED[field.kind], (0, 0, 0), Pixels(None, None, 1)
     if isinstance(field, RawImageField) and field.dtype == "uint8" and field.channels <= 4:
         if max(field.height, field.width) > LONGEST_SIDE:
             raise PipelineError(
@@ -241,7 +246,7 @@ def _stored(name: str, field: Field) -> tuple[int, tuple[int, int, int], Pixels]
         return _RAW, (0, 0, 0), Pixels(None, None)
     raise PipelineError(
         f"pipelines for {name!r}: {field!r} has no 8-bit images",
-        hint="pipelines take JPEG, PNG and WebP images, RawImageField, and NDArrayField with a fixed shape; "
+        hint="pipelines take JPEG, PNG and WebP images, masks, RawImageField, and NDArrayField with a fixed shape; "
         "use transforms= for others",
     )
 
@@ -255,10 +260,16 @@ def no_operation(op: Any) -> str:
 def _turned(field: Field, place: int) -> int:
     """What turns the stored images of a program whose operation at this place is ``Orient``."""
     if not isinstance(field, ImageFileField):
-        raise ValueError("takes images from files, whose EXIF data says how to turn them; raw pixels have none")
+        raise ValueError("takes image files, whose EXIF data says how to turn them; raw pixels and masks have none")
     if place:
         raise ValueError("comes first: what is before it would see the image as it lies")
     return kernels.UPRIGHT
+
+
+def _check_labels(op: Op) -> None:
+    """A filter over several labels gives one that none of them is."""
+    if getattr(op, "filter", "nearest") != "nearest":
+        raise ValueError('would mix the labels of a mask: give it filter="nearest"')
 
 
 def wrong(lines: list[str], op: Any, why: str) -> PipelineError:

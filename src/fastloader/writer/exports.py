@@ -21,6 +21,7 @@ from fastloader.fields import (
     ImageFileField,
     IntField,
     JSONField,
+    MaskField,
     NDArrayField,
     RawImageField,
 )  # fmt: skip
@@ -51,6 +52,8 @@ def stored_bytes(field: Field, value: Any) -> bytes:
     """A value as a file of its own: encoded bytes as they are, pixels encoded as the field would."""
     if isinstance(value, bytes):
         return value
+    if isinstance(field, MaskField):
+        field = MaskField("png")
     return bytes(field.stored_value(byte_view(field.encode(field.prepare(value)).payload)))
 
 
@@ -110,6 +113,8 @@ class _Sink:
 
 
 def _as_file(field: Field, value: Any) -> tuple[str, bytes]:
+    if isinstance(field, MaskField):
+        return "png", stored_bytes(field, value)
     if isinstance(field, ImageFileField):
         return _SUFFIXES[field.kind], stored_bytes(field, value)
     if isinstance(field, IntField):
@@ -151,7 +156,7 @@ class ParquetExport:
             return pa.int64()
         if isinstance(field, FloatField):
             return pa.float64()
-        if isinstance(field, BytesField | ImageFileField):
+        if isinstance(field, BytesField | ImageFileField | MaskField):
             return pa.binary()
         if isinstance(field, NDArrayField | RawImageField):
             if field.shape is None:
@@ -176,7 +181,7 @@ class ParquetExport:
         field = self._fields[name]
         if value is None:
             return None
-        if isinstance(field, ImageFileField):
+        if isinstance(field, ImageFileField | MaskField):
             return stored_bytes(field, value)
         if isinstance(value, np.ndarray | np.generic):
             return value.tolist()

@@ -235,7 +235,7 @@ def shape_of(shape: list[int | None] | None, row: bytes) -> tuple[int, ...]:
 
 
 def value(data: bytes, field: int, sample: int) -> Any:
-    """A sample's value; for JPEG, PNG and WebP, the shape of its metadata row and the encoded bytes."""
+    """A sample's value; for JPEG, PNG and WebP, masks too, the shape of its metadata row and the encoded bytes."""
     described = descriptors(data)[field]
     if is_missing(data, field, sample):
         return None
@@ -257,10 +257,29 @@ def value(data: bytes, field: int, sample: int) -> Any:
     if described.type_id == 10:
         shape = tuple(arguments[name] for name in ("height", "width", "channels"))
         return np.frombuffer(raw, np.dtype(arguments["dtype"]).newbyteorder("<")).reshape(shape)
-    assert described.type_id in (11, 12, 13)
+    if described.type_id == 53 and arguments["encoding"] == "runs":
+        return runs(struct.unpack("<4I", row), raw)
+    assert described.type_id in (11, 12, 13, 53)
     if arguments.get("seekable"):
         raw = raw[: -struct.unpack("<I", raw[-8:-4])[0]]
     return struct.unpack("<4I", row), raw
+
+
+def runs(shape: tuple[int, ...], raw: bytes) -> Any:
+    """The labels of a mask."""
+    magic, height, width = struct.unpack("<4s2I", raw[:12])
+    assert magic == b"FLMR"
+    assert shape == (height, width, 1, 8)
+    labels, at = bytearray(), 12
+    while at < len(raw):
+        label, less, shift, more = raw[at], 0, 0, True
+        at += 1
+        while more:
+            less |= (raw[at] & 127) << shift
+            shift, more, at = shift + 7, raw[at] > 127, at + 1
+        assert less < 65536
+        labels += bytes([label]) * (less + 1)
+    return np.frombuffer(labels, np.uint8).reshape(height, width)
 
 
 def reseal(data: bytes | bytearray) -> bytes:
