@@ -20,7 +20,9 @@ help:  ## What there is to make
 
 setup: $(MADE)/dev $(MADE)/package  ## Set up everything for development in .venv
 
-demo: $(MADE)/demo $(MADE)/package  ## Write and load a small dataset, as loose files and as .fld, and compare
+demo: $(MADE)/demo $(MADE)/package  ## Every modality in one dataset; then one as loose files and as .fld, compared
+	@$(BIN)/python examples/every_modality.py
+	@echo
 	@$(BIN)/python examples/demo.py $(ARGS)
 
 test: lint $(MADE)/tests  ## Lint, then run all tests; ARGS goes to pytest

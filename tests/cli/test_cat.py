@@ -87,6 +87,26 @@ def test_arrays_of_every_kind_are_told_in_a_line(run: Run, tmp_path: Path, array
     json.loads(run("cat", path, 0, "--json").stdout)
 
 
+def test_boxes_are_shown_a_line_each(run: Run, tmp_path: Path) -> None:
+    boxes = [[[1, 2, 30.5, 4], [100, 0, 0, 7]], [], [[n, n, n, n] for n in range(20)]]
+    samples = [{"boxes": np.array(some, np.float32).reshape(-1, 4)} for some in boxes]
+    path = write(tmp_path / "boxes.fld", samples, {"boxes": fl.BoxesField("xywh")})
+    assert run("cat", path, 0).stdout.splitlines()[1:] == [
+        "  boxes  2 boxes, xywh",
+        "           1  2  30.5  4",
+        "         100  0     0  7",
+    ]
+    assert run("cat", path, 1).stdout.splitlines()[1:] == ["  boxes  0 boxes, xywh"]
+    many = run("cat", path, 2).stdout.splitlines()[1:]
+    assert (many[0].strip(), many[16].strip(), many[17].strip()) == (
+        "boxes  20 boxes, xywh",
+        "15  15  15  15",
+        "... 4 more",
+    )
+    told = json.loads(run("cat", path, 2, "--json").stdout)["fields"]["boxes"]
+    assert (told["format"], told["boxes"]) == ("xywh", boxes[2])
+
+
 def test_samples_are_named_by_number_from_either_end(run: Run, everything: Path) -> None:
     assert run("cat", everything, 0, "label").stdout == "0\n"
     assert run("cat", everything, -1, "label").stdout == "40\n"

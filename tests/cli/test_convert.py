@@ -81,6 +81,7 @@ def test_what_is_there_is_not_replaced_unasked(run, photos, tmp_path):
     [
         (["nowhere", "a.fld"], 2, "nowhere: there is no such file or folder; check the path"),
         (["nowhere/*.jpg", "a.fld"], 2, "no file fits the pattern"),
+        (["photos", "s3://bucket/a.fld"], 2, "write a local file, and bring it there by fastloader store put"),
         (["photos", "a.zip"], 2, "the name ends with .fld, .tar or .parquet"),
         (["--format", "xml", "photos", "a.fld"], 2, "format='xml': one of"),
         (["--field", "x=Int", "photos", "a.fld"], 2, "no field Int; there are IntField"),

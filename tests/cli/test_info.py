@@ -39,6 +39,20 @@ def test_info_tabulates_every_field_with_its_options(run: Run, everything: Path)
     assert by_name["text"][4] == "zstd:9"
 
 
+def test_on_a_narrow_terminal_options_come_in_a_table_of_their_own(everything: Path, tmp_path: Path) -> None:
+    status, shown = run_on_terminal(command("info", everything))  # a hundred columns
+    assert status == 0
+    _, fields, options = shown.split("\n\n")
+    assert "JPEGImageField" not in fields
+    assert "IMAGE_JPEG" in fields
+    assert "JPEGImageField(quality=" in options
+
+    narrow = write(tmp_path / "narrow.fld", [{"n": 1}], {"n": fl.IntField()})
+    _, shown = run_on_terminal(command("info", narrow))
+    assert shown.count("\n\n") == 1
+    assert "IntField()" in shown
+
+
 def test_info_json_says_the_same_to_programs(run: Run, everything: Path) -> None:
     told = json.loads(run("info", everything, "--json").stdout)
     assert (told["path"], told["kind"], told["shards"]) == (str(everything), "file", 1)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import hashlib
 import hmac
+import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -30,9 +33,16 @@ def executable() -> Path | None:
         return Path(found) if found else mine
     if shutil.which("npm") is None:
         return None
-    PLACE.mkdir(parents=True, exist_ok=True)
-    command = ["npm", "install", "--silent", "--no-fund", "--no-audit", "--prefix", str(PLACE), "azurite@3"]
-    subprocess.run(command, check=True, timeout=300, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    PLACE.parent.mkdir(parents=True, exist_ok=True)
+    with (PLACE.parent / "azurite.lock").open("w") as lock:  # two runs of the tests may be here at a time
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not mine.exists():
+            with tempfile.TemporaryDirectory(dir=PLACE.parent) as made:
+                command = ["npm", "install", "--silent", "--no-fund", "--no-audit", "--prefix", made, "azurite@3"]
+                subprocess.run(command, check=True, timeout=300, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+                shutil.rmtree(PLACE, ignore_errors=True)
+                PLACE.mkdir()
+                os.rename(Path(made) / "node_modules", PLACE / "node_modules")
     return mine
 
 

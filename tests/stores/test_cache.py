@@ -200,7 +200,8 @@ def test_a_second_epoch_asks_the_server_for_nothing(s3: S3Server, tmp_path: Path
         for i in range(100):
             to.write_sample({"x": np.random.default_rng(i).bytes(90_000)})
     with fault_proxy(s3.endpoint) as proxy:
-        reader = fl.open(url, s3.storage_options(proxy.url), cache_dir=tmp_path, cache_size="100MB")
+        options = s3.storage_options(proxy.url, hedge_after=60.0)  # a slow machine must not ask twice
+        reader = fl.open(url, options, cache_dir=tmp_path, cache_size="100MB")
         loader = fl.DataLoader(reader, batch_size=10, order=order, window=8)
         first = sorted(bytes(data) for batch in loader for data in batch["x"])
         size = sum(shard.size for shard in reader.dataset.shards)

@@ -74,11 +74,13 @@ def test_a_server_that_falls_silent_is_asked_again(dataset: str, s3: S3Server, p
 
 
 def test_stragglers_are_asked_for_a_second_time(dataset: str, s3: S3Server, proxy: Proxy) -> None:
-    loader = load(dataset, s3, proxy, "random", hedge_after=0.1, attempt_timeout=20.0)
+    loader = load(
+        dataset, s3, proxy, "random", hedge_after=0.1, attempt_timeout=5.0
+    )  # a second request may be spoilt too
     proxy.fault, proxy.every = "silence", 20
     check_epoch(loader)
     assert proxy.spoilt >= 3
-    assert loader.stats()["io"]["hedged"] >= proxy.spoilt
+    assert loader.stats()["io"]["hedged"] >= 3
 
 
 @pytest.mark.timeout(30)  # its deadline is one second; nothing hangs

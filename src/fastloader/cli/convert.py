@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command("convert")
 @click.argument("sources", metavar="SRC...", nargs=-1, required=True)
-@click.argument("target", metavar="DST", type=click.Path(path_type=Path))
+@click.argument("destination", metavar="DST")
 @click.option("--format", "format_", metavar="NAME", help="What SRC is, where its bytes do not tell: raw, csv, ...")
 @click.option("--fields", metavar="A,B", help="Take these fields only.")
 @click.option(
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Show the fields and write nothing.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing, and no progress.")
 def command(
-    sources: tuple[str, ...], target: Path, format_: str | None, fields: str | None, named: tuple[str, ...],
+    sources: tuple[str, ...], destination: str, format_: str | None, fields: str | None, named: tuple[str, ...],
     shard_size: str | None, compression: str | None, jobs: int | None, force: bool, dry_run: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Convert SRC to DST.
@@ -49,7 +49,12 @@ def command(
     from fastloader.dataset.dataset import as_node
     from fastloader.dataset.running import new_run
     from fastloader.dataset.writing import Elements, fields_of
+    from fastloader.stores.urls import local_path
 
+    local = local_path(destination)
+    if local is None:
+        raise click.UsageError(f"{destination}: write a local file, and bring it there by fastloader store put")
+    target = Path(local)
     chosen = None if fields is None else [name.strip() for name in fields.split(",")]
     given = _fields(named)
     if target.exists() and not force and not dry_run:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastloader.cli.output import complain, count, printable, say, say_table, to_json
+from fastloader.cli.output import complain, count, on_terminal, printable, say, say_table, to_json
 from fastloader.cli.status import DAMAGED, existing, message_of
 from fastloader.errors import FastLoaderError
 
@@ -296,7 +297,14 @@ def _show_fields(fields: list[FieldInfo]) -> None:
             field.options,
         ))  # fmt: skip
     titles = ("field", "type", "id", "missing", "compression", "stored", "raw", "options")
-    say_table(titles, rows, right=("id", "stored", "raw"))
+    widths = [max(len(printable(row[place])) for row in (titles, *rows)) for place in range(len(titles))]
+    if on_terminal() and sum(widths) + 2 * len(widths) > get_terminal_size().columns:
+        # Options in a narrow last column would be cut into syllables: they get lines of their own.
+        say_table(titles[:-1], [row[:-1] for row in rows], right=("id", "stored", "raw"))
+        say("")
+        say_table(("field", "options"), [(row[0], row[-1]) for row in rows])
+    else:
+        say_table(titles, rows, right=("id", "stored", "raw"))
     for field in fields:
         if field.notes:
             told = (f"{name} {_said(name, value)}" for name, value in field.notes.items())

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from fastloader.cli.glance import ColumnView, Facts, phrase
 from fastloader.cli.output import as_text, printable
 from fastloader.errors import MissingExtraError
-from fastloader.fields import DictField, ListField, PackedTextField, TextField, TokenizedTextField
+from fastloader.fields import BoxesField, DictField, ListField, PackedTextField, TextField, TokenizedTextField
 from fastloader.reader import DatasetReader
 from fastloader.types import format_size
 
 SHOWN_CHARACTERS = 4000
 SHOWN_BYTES = 32
 SHOWN_NUMBERS = 8
+SHOWN_BOXES = 16
 
 
 def look(reader: DatasetReader, sample: int, column: ColumnView, tokenizer: str | None = None) -> Facts | None:
@@ -49,6 +50,8 @@ def look(reader: DatasetReader, sample: int, column: ColumnView, tokenizer: str 
         return facts | {"lengths": lengths.tolist(), "first": value["tokens"][: facts["tokens"]][:SHOWN_NUMBERS]}
     if isinstance(column.field, ListField | DictField) and not isinstance(value, np.ndarray):
         return facts | {"value": _plain(value)}
+    if isinstance(column.field, BoxesField):
+        return facts | _array_facts(value) | {"format": column.field.format, "boxes": value.tolist()}
     if isinstance(value, np.ndarray):
         return facts | _array_facts(value)
     if isinstance(value, bytes):
@@ -121,6 +124,8 @@ def lines(facts: Facts | None) -> list[str]:
             _few("documents of", facts["lengths"], len(facts["lengths"])),
             _few("tokens", facts["first"].tolist(), facts["tokens"]),
         ]
+    if "boxes" in facts:
+        return _box_lines(facts["boxes"], facts["format"])
     if "first" in facts:
         return [_array_line(facts), *(_clipped(facts["text"]) if facts.get("text") else [])]
     if "value" in facts:
@@ -158,6 +163,15 @@ def _array_line(facts: Facts) -> str:
         values.append("...")
     span = f"min {_short(facts['min'])}, max {_short(facts['max'])}, " if "min" in facts else ""
     return printable(f"{phrase(facts)}  {span}[{', '.join(values)}]")
+
+
+def _box_lines(boxes: list[list[float]], form: str) -> list[str]:
+    """A box a line, its numbers below one another: the range of all of them together says nothing."""
+    cells = [[_short(number) for number in box] for box in boxes[:SHOWN_BOXES]]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    rows = ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in cells]
+    more = [f"... {len(boxes) - len(rows)} more"] if len(boxes) > len(rows) else []
+    return [f"{len(boxes)} {'box' if len(boxes) == 1 else 'boxes'}, {form}", *rows, *more]
 
 
 def _few(what: str, numbers: list[int], of: int) -> str:

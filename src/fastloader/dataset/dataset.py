@@ -39,6 +39,7 @@ from fastloader.loader.padding import PadSpec
 from fastloader.loader.reading import Io
 from fastloader.reader import DatasetReader
 from fastloader.samplers.checks import seed_of, whole
+from fastloader.stores.urls import local_path
 from fastloader.types import parse_size
 from fastloader.writer.schema import Compression
 
@@ -301,7 +302,12 @@ class Steps(Generic[S]):
         if size is not None and size < 1:
             raise ValueError(f"shard_size={shard_size!r}: at least one byte")
         workers = None if threads is None else whole("threads", threads)
-        return write(self.node, Path(path), Options(fields, size, compression, workers, show_progress))
+        local = local_path(path)
+        if local is None:
+            raise ValueError(
+                f'{os.fspath(path)}: datasets are converted to local files; "fastloader store put" brings them there'
+            )
+        return write(self.node, Path(local), Options(fields, size, compression, workers, show_progress))
 
     def explain(self) -> str:
         """What runs where, a line a step, the last step first."""

@@ -122,8 +122,8 @@ class BlockCache:
                 raise explain(error, path) from error
 
     @contextlib.contextmanager
-    def alone(self, path: Path) -> Iterator[bool]:
-        """Whether this thread is to fetch the block; if not, another has done so meanwhile."""
+    def alone(self, path: Path) -> Iterator[None]:
+        """One thread of this process at a time fetches a block; the others wait until it is done."""
         if self._process != os.getpid():
             self._process, self._busy, self._lock = os.getpid(), {}, threading.Lock()
         with self._lock:
@@ -133,10 +133,10 @@ class BlockCache:
                 event = self._busy[path] = threading.Event()
         if not mine:
             event.wait()
-            yield False
+            yield
             return
         try:
-            yield True
+            yield
         finally:
             with self._lock:
                 self._busy.pop(path, None)
@@ -247,8 +247,10 @@ class CachedObject:
         if found is not None:
             self.cache.hits += 1
             return found
-        with self.cache.alone(path) as mine:
-            if not mine and (found := self.cache.load(path, begin, size)) is not None:
+        with self.cache.alone(path):
+            # Another thread may have fetched it while this one waited, or just before it came here.
+            found = self.cache.load(path, begin, size)
+            if found is not None:
                 return found
             data = self._store.read(self._key, begin, size, version=self._version)
             self.cache.misses += 1
