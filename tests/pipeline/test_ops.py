@@ -101,11 +101,16 @@ def test_every_operation_has_a_case():
     crops = {"CenterCrop", "HorizontalFlip", "RandomResizedCrop", "Resize", "VerticalFlip"}  # in test_pipelines.py
     described = {
         "ArrayOp", "BatchOp", "ClipOp", "CustomOp", "Drawn", "LabelOp", "Named", "Numbers", "Op", "Pixels", "Random",
-        "Step", "custom",
+        "Sound", "SoundOp", "Step", "custom",
     }  # fmt: skip
-    elsewhere = {
-        "ClipSampler", "CutMix", "DecodeResize", "Follow", "Geometry", "LabelSmoothing", "Mixup", "OneHot", "Orient",
-        "Poison", "ReplaceLabel", "Size", "TemporalSubsample", "Views",
+    sounds = {
+        name
+        for name in ops.__all__
+        if isinstance(getattr(ops, name), type) and issubclass(getattr(ops, name), ops.SoundOp)
+    }
+    elsewhere = sounds | {
+        "Choose", "ClipSampler", "CutMix", "DecodeResize", "Follow", "Geometry", "LabelSmoothing", "Mixup", "OneHot",
+        "Orient", "Poison", "ReplaceLabel", "Size", "TemporalSubsample", "Views",
     }  # fmt: skip
     assert set(ops.__all__) - cast - crops - described - elsewhere == {type(op).__name__ for op in CASES}
 
