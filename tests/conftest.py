@@ -7,7 +7,6 @@ import signal
 from pathlib import Path
 
 import pytest
-from sound_tools import make_sounds
 
 NOT_RUN = ("skipped", "xfailed")
 
@@ -21,6 +20,8 @@ def pytest_configure() -> None:
 @pytest.fixture(scope="session")
 def sounds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Sound files by name, made by other programs."""
+    from sound_tools import make_sounds  # not there for the tests of this file alone
+
     return make_sounds(tmp_path_factory.mktemp("sounds"))
 
 

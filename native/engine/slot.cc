@@ -22,8 +22,9 @@ std::uint8_t* AlignedBytes::reserve(std::size_t size) {
         const bool huge = bytes >= 2 * kHuge;
         data_.reset();
         capacity_ = 0;
-        data_.reset(static_cast<std::uint8_t*>(std::aligned_alloc(huge ? kHuge : kPage, bytes)));
-        if (!data_) throw std::bad_alloc();
+        void* memory = nullptr;
+        if (posix_memalign(&memory, huge ? kHuge : kPage, bytes)) throw std::bad_alloc();
+        data_.reset(static_cast<std::uint8_t*>(memory));
         if (huge) madvise(data_.get(), bytes / kHuge * kHuge, MADV_HUGEPAGE);
         capacity_ = bytes;
     }

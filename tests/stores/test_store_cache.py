@@ -156,7 +156,8 @@ def test_processes_share_it(content: bytes, tmp_path: Path) -> None:
     for child in children:
         child.join()
     assert [child.exitcode for child in children] == [0, 0, 0]
-    assert cache.used <= 4 * (BLOCK + 100)
+    # A block of each process may be on its way when another counts anew.
+    assert cache.used <= (4 + len(children)) * (BLOCK + 100)
     assert not list(cache.folder.glob("*/.*"))
 
 
