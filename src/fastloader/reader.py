@@ -266,7 +266,7 @@ class DatasetReader:
             raise
         except Exception as error:
             self._name_culprit(column, samples, DecodeError(f"does not decode: {type(error).__name__}: {error}"))
-        if isinstance(values, BatchParts):
+        if type(values) is not np.ndarray and isinstance(values, BatchParts):
             return values.entries(column.name, valid)[column.name]
         return values if valid is None else mask_missing(values, valid)
 

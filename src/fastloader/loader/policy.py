@@ -40,10 +40,11 @@ def settle(
         values = {name: _take(known.get(name), *value, rows) for name, value in values.items()}
     batch: Batch = {}
     for name, (value, valid) in values.items():
-        if isinstance(value, BatchParts):
-            batch |= value.entries(name, valid)
-        else:
+        # A protocol is slow to ask for, and most parts are plain arrays.
+        if type(value) is np.ndarray or not isinstance(value, BatchParts):
             batch[name] = value if valid is None else mask_missing(value, valid)
+        else:
+            batch |= value.entries(name, valid)
     return batch
 
 
