@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
@@ -39,13 +40,13 @@ class PointsField(NDArrayField):
 
     option_names: ClassVar[tuple[str, ...]] = ("normalized",)
 
+    @abstractmethod
     def positions(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         """The points (count, points, 2) that say where each row is; for rows that were encoded."""
-        raise NotImplementedError
 
+    @abstractmethod
     def moved(self, rows: NDArray[np.float32], positions: NDArray[np.float32]) -> NDArray[np.float32]:
         """The rows, now at these points."""
-        raise NotImplementedError
 
     def encode(self, value: Any) -> Encoded:
         """Takes an array, or lists, of whole or floating-point numbers; float32 keeps them."""
