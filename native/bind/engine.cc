@@ -364,17 +364,8 @@ void bind_engine(nb::module_& m) {
             e.engine.forget(ticket);
         }, "ticket"_a)
         .def("reads", [](const BoundEngine& e) {
-            nb::dict told;
             const auto* reads = e.engine.reads();
-            if (!reads) return told;
-            const auto& counts = reads->counts();
-            told["reads"] = counts.reads.load();
-            told["read_bytes"] = counts.bytes.load();
-            told["payload_bytes"] = counts.asked.load();
-            told["batches_in_memory"] = counts.mapped.load();
-            told["given_up"] = counts.given_up.load();
-            told["waiting"] = seconds(counts.waiting);
-            return told;
+            return reads ? told(reads->counts()) : nb::dict();
         }, nb::sig("def reads(self) -> dict[str, Any]"))
         .def("take_reads", [](BoundEngine& e, std::size_t most, int milliseconds) {
             std::vector<fl::RemoteReads::Wanted> wanted;
