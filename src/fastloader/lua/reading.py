@@ -17,6 +17,7 @@ from fastloader.loader.reading import Io, Reading, check_io
 from fastloader.lua.script import Planned
 from fastloader.stores import MappedFile, ObjectPath, RemoteFile
 from fastloader.stores.opening import locate
+from fastloader.types import byte_view
 
 MEMORY = 32 << 20
 LEAST = 4 << 20
@@ -83,7 +84,7 @@ class EntryBytes:
         where, place = self._places[entry]
         if where is None:
             return memoryview(self._literals[place])
-        return memoryview(self._ranges[where].view(place))
+        return byte_view(self._ranges[where].view(place))
 
 
 def _places(entries: NDArray[np.int64], remote: NDArray[np.bool_]) -> list[tuple[bool | None, int]]:
