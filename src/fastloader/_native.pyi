@@ -54,6 +54,13 @@ class Payloads:
     def read(self, row: int) -> NDArray[np.uint8]: ...
     def check(self, begin: int, end: int) -> list[tuple[int, str, str, int, int]]: ...
 
+class Pinning:
+    def __init__(self, pin: int, unpin: int) -> None: ...
+    @property
+    def pinned(self) -> int: ...
+    @property
+    def refused(self) -> int: ...
+
 class Engine:
     def __init__(
         self,
@@ -71,6 +78,7 @@ class Engine:
         slots: int,
         threads_a_batch: int = 0,
         io: tuple[int, int, int] = (0, 0, 0),
+        pinning: Pinning | None = None,
     ) -> None: ...
     def add_source(
         self,
