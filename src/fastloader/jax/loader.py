@@ -38,7 +38,7 @@ def to_jax(value: Any) -> Any:
     if value.dtype.kind == "V" and value.dtype.name != "bfloat16":
         return value
     plain = value.flags.c_contiguous and value.__array_interface__["data"][0] % _ALIGNED == 0
-    wide = value.dtype.itemsize == 8 and value.dtype.kind in "iuf" and not jax.config.jax_enable_x64
+    wide = value.dtype.itemsize == 8 and value.dtype.kind in "iuf" and not jax.config.read("jax_enable_x64")
     if plain and not wide and value.flags.writeable and value.size and value.dtype.name != "bfloat16":
         return jax.dlpack.from_dlpack(value)
     return jax.numpy.asarray(value)
@@ -109,7 +109,8 @@ class JaxLoader:
         if isinstance(value, np.ma.MaskedArray):
             value = value.filled(0)
         if sharding is not None:
-            return jax.make_array_from_process_local_data(sharding, np.asarray(value))
+            make: Any = jax.make_array_from_process_local_data
+            return make(sharding, np.asarray(value))
         if self._device.platform == "cpu" and self._device == jax.devices("cpu")[0]:
             return to_jax(value)
         return jax.device_put(np.asarray(value), self._device)
@@ -152,7 +153,8 @@ class JaxSource:
         return len(self._reader)
 
     def __getitem__(self, index: Any) -> Sample:
-        return self._reader.read_sample(int(index), self._fields)
+        sample: Sample = self._reader.read_sample(int(index), self._fields)
+        return sample
 
     def __repr__(self) -> str:
         return f"JaxSource({str(self._reader.path)!r}, {self._fields})"
