@@ -38,7 +38,8 @@ def to_jax(value: Any) -> Any:
     if value.dtype.kind == "V" and value.dtype.name != "bfloat16":
         return value
     plain = value.flags.c_contiguous and value.__array_interface__["data"][0] % _ALIGNED == 0
-    wide = value.dtype.itemsize == 8 and value.dtype.kind in "iuf" and not jax.config.read("jax_enable_x64")
+    config: Any = jax.config
+    wide = value.dtype.itemsize == 8 and value.dtype.kind in "iuf" and not config.jax_enable_x64
     if plain and not wide and value.flags.writeable and value.size and value.dtype.name != "bfloat16":
         return jax.dlpack.from_dlpack(value)
     return jax.numpy.asarray(value)
