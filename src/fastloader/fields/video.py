@@ -34,7 +34,6 @@ class Video(Lazy, ABC):
     codec: str
 
     def __init__(self, field: Field, metadata: Any, payload: memoryview) -> None:
-        super().__init__()
         self.field = field
         self._metadata = metadata
         self._payload = payload

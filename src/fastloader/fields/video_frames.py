@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import FormatError
-from fastloader.fields.base import Decoder, Encoded, Field, ReadFunction
+from fastloader.fields.base import Decoder, Encoded, Field, ReadFunction, naming
 from fastloader.fields.image import JPEGImageField, PNGImageField
 from fastloader.fields.pixels import as_hwc, own_pixels, pixels_of
 from fastloader.fields.video import Size, Video, file_bytes
@@ -160,7 +160,11 @@ class VideoFramesField(Field):
             return value.copy()
         if isinstance(value, str | bytes | bytearray | memoryview) or not isinstance(value, Sequence):
             raise TypeError(f"expected an array or a list of frames, got {type(value).__name__}")
-        return [own_pixels(file_bytes(frame)) for frame in value]
+        frames = []
+        for i, frame in enumerate(value):
+            with naming(f"frame {i}"):
+                frames.append(own_pixels(file_bytes(frame)))
+        return frames
 
     def encode(self, value: Any) -> Encoded:
         """Frames one behind the other, and where each begins."""
@@ -184,7 +188,7 @@ class VideoFramesField(Field):
         return Encoded((*shape, len(made)), b"".join(payload))
 
     def _encode_frame(self, number: int, frame: Any) -> tuple[tuple[int, int, int], bytes]:
-        try:
+        with naming(f"frame {number}"):
             if self.format == "raw":
                 pixels = as_hwc(pixels_of(frame), (1, 3), (np.uint8,))
                 height, width, channels = pixels.shape
@@ -193,8 +197,6 @@ class VideoFramesField(Field):
             if bits != 8:
                 raise ValueError(f"a frame of {bits} bits a sample; frames have 8")
             return (height, width, channels), bytes(data)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"frame {number}: {error}") from None
 
     def collate(self, values: Sequence[Any]) -> list[Any]:
         """Always a list."""
