@@ -159,7 +159,7 @@ void sound_decode(Bytes bytes, const SoundInfo& claimed, std::uint64_t begin, st
     File file(start ? bytes.first(start->head) : bytes, start ? bytes.subspan(start->at) : Bytes{});
     const auto info = file.info();
     if (info.frames != claimed.frames || info.sample_rate != claimed.sample_rate || info.channels != claimed.channels)
-        throw Failure("decode", "the file has " + std::to_string(info.frames) + " frames of " +
+        throw Failure("decode", "has " + std::to_string(info.frames) + " frames of " +
                                     std::to_string(info.channels) + " channels at " + std::to_string(info.sample_rate) +
                                     " Hz, not those stored here");
     if (begin > end || end > info.frames) throw Failure("argument", "the sound has " + std::to_string(info.frames) + " frames");

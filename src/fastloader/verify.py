@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import FastLoaderError, UnknownTypeError
+from fastloader.fields import check_value
 from fastloader.formats.fld import Dataset, FldFile
 from fastloader.formats.fld.layout import EXTENT, NO_FIELD, PAGE, Kind
 from fastloader.progress import progress
@@ -355,7 +356,7 @@ def _check_decoding(dataset: Dataset, file: FldFile, begin: int, start: int) -> 
                 if not file.is_missing(index, row):
                     metadata = file.metadata_row(index, row, column.metadata_type)
                     read = partial(file.payload, index, row)
-                    decoder(metadata, read)
+                    check_value(decoder(metadata, read))
                     if (fault := column.fault_of(read)) is not None:
                         problems.append(Problem(str(file.path), fault, start + row, descriptor.name))
             except kernels.Failure as failure:

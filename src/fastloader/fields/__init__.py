@@ -21,7 +21,7 @@ from fastloader.fields.embedding import EmbeddingField
 from fastloader.fields.flow import OpticalFlowField
 from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField, WebPImageField
 from fastloader.fields.image_files import ImageFileField, decode_image
-from fastloader.fields.locating import locate_batch, locate_value
+from fastloader.fields.locating import check_value, locate_batch, locate_value
 from fastloader.fields.mask import MaskField
 from fastloader.fields.ndarray import NDArrayField
 from fastloader.fields.nested_dict import DictField
@@ -46,5 +46,5 @@ __all__ = [
     "OpticalFlowField", "PNGImageField", "Packed", "PackedTextField", "PayloadBatch", "Plan", "PointsField",
     "RawImageField", "RowDecoder", "RowFunction", "SpectrogramField", "TextField", "TokenStreamField",
     "TokenizedTextField", "TokenizerError", "Video", "VideoCompressedField", "VideoFramesField", "WebPImageField",
-    "decode_image", "field_class", "locate_batch", "locate_value", "register_type",
+    "check_value", "decode_image", "field_class", "locate_batch", "locate_value", "register_type",
 ]  # fmt: skip

@@ -49,6 +49,17 @@ class EncodedAudio(Lazy):
             samples = decode(self.data, facts, start, max(start, stop))
         return samples[:, 0] if self.channels == 1 else samples
 
+    def check(self) -> None:
+        """The file must be the one that is told of, and decode to its end."""
+        with self.blamed():
+            try:
+                facts = facts_of(self.data)
+            except ValueError as error:
+                raise DecodeError(str(error)) from None
+            if facts != SoundFacts(self.frames, self.sample_rate, self.channels, self.codec):
+                raise FormatError(f"the file is {facts}, not the {self} stored here")
+            decode(self.data, facts, 0, facts.frames)
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise ValueError("samples are decoded, so an array of them is always new")
@@ -167,18 +178,6 @@ class AudioCompressedField(Field):
             length = facts.frames / facts.sample_rate
             raise ValueError(f"the sound has {length:.3f} seconds, and max_duration is {self.max_duration:g}")
         return Encoded((facts.frames, facts.sample_rate, facts.channels, CODECS.index(facts.codec), 0), data)
-
-    def fault_of(self, read: ReadFunction) -> str | None:
-        """The file must decode to its end."""
-        data = read()
-        try:
-            facts = facts_of(data)
-            decode(data, facts, 0, facts.frames)
-        except DecodeError as error:
-            return error.message
-        except ValueError as error:
-            return str(error)
-        return None
 
     def get_decoder_class(self) -> type[Decoder]:
         """Gives files."""

@@ -59,6 +59,9 @@ class Lazy:
         """Where the value comes from; whoever reads it says so."""
         object.__setattr__(self, "place", (str(path), sample, field))  # a frozen value, too, comes from somewhere
 
+    def check(self) -> None:
+        """Decode all of it, as ``fastloader verify --decode`` asks; what is wrong is raised."""
+
     @contextlib.contextmanager
     def blamed(self) -> Iterator[None]:
         """Name that place in what goes wrong inside."""

@@ -1,4 +1,4 @@
-"""Values that are decoded later, told where they come from, so that what goes wrong then names it."""
+"""Values that are decoded later: told where they come from, so that what goes wrong then names it; checked now."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ from numpy.typing import NDArray
 
 from fastloader.fields.base import Lazy
 from fastloader.fields.nested_dict import DictBatch
+
+
+def check_value(value: Any) -> None:
+    """Decode a value that would be decoded later, and each part that would; what is wrong is raised."""
+    for one in _parts(value):
+        if isinstance(one, Lazy):
+            one.check()
 
 
 def locate_value(value: Any, path: object, sample: int, field: str) -> None:

@@ -136,7 +136,10 @@ class PackedTextField(Field):
             tokens, lengths = np.concatenate([np.zeros(0, self.dtype), *parts]), np.array([len(part) for part in parts])
         else:
             raise TypeError(f"expected a list of documents, or what fastloader.pack gives, got {type(value).__name__}")
-        array, sizes = as_tokens(tokens, self.vocab_size), np.array(lengths, np.int64)
+        array, sizes = as_tokens(tokens, self.vocab_size), np.array(lengths)
+        if sizes.dtype.kind not in "iu" and sizes.size:
+            raise TypeError(f"lengths are whole numbers, got {lengths!r}")
+        sizes = sizes.astype(np.int64)
         if sizes.ndim != 1 or not sizes.size or (sizes < 1).any():
             raise ValueError("a sequence has at least one document, and a document at least one token")
         if sizes.sum() != len(array):
