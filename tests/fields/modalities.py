@@ -229,7 +229,7 @@ MODALITIES: dict[str, Modality] = {
             "too loud": (given(tone() * 4), "int16 takes floats from -1 to 1"),
             "channels first": (given(np.zeros((2, 400), np.float32)), "say so by layout='first'"),
         },
-        ARRAY_DAMAGE, "int16[400]", "0.050 s int16 8000 Hz mono",
+        ARRAY_DAMAGE, "0.050 s int16 8000 Hz mono  min -16384, max 16384", "0.050 s int16 8000 Hz mono",
         [ops.RandomSegment(frames=100), ops.Gain(3)],
     ),
     "encoded sound": Modality(
@@ -448,7 +448,7 @@ MODALITIES: dict[str, Modality] = {
             "complex numbers": (given(np.zeros((1, 4), complex)), "expected numbers, got an array of complex128"),
             "objects": (given([[None, 0, 1, 1]]), "."),
         },
-        ARRAY_DAMAGE, "float32[2,4]", "float32[2,4]", [ops.Follow("picture")],
+        ARRAY_DAMAGE, "2 boxes, xyxy", "float32[2,4]", [ops.Follow("picture")],
         companions={"picture": PICTURE}, pipelines={"picture": [ops.RandomCrop((16, 16))]},
     ),
     "keypoints": Modality(
@@ -486,7 +486,7 @@ MODALITIES: dict[str, Modality] = {
             "COCO that does not add up": (given({"size": [3, 4], "counts": [5]}), "sum to 5"),
             "a missing file": (given(Path("no such.png")), "FileNotFoundError: .*no such.png"),
         },
-        USUAL | {"noise": noise, "another height": row(0, 11)}, "uint8[12,20]", "12x20x1",
+        USUAL | {"noise": noise, "another height": row(0, 11)}, "12x20x1", "12x20x1",
         [ops.RandomCrop(8), ops.HorizontalFlip()], unseen=frozenset({"longer"}),
     ),
     "captions": Modality(

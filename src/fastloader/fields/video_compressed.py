@@ -89,7 +89,7 @@ class VideoDecoder(Decoder):
 class VideoCompressedField(Field):
     """Videos stored as they are: H.264, HEVC, VP9, AV1, MPEG-4 and the like, in mp4, mkv, webm or another container.
 
-    Takes the name of a file, an open one or its bytes, and keeps them byte for byte. On writing the packets are listed, without
+    Takes the name of a file, an open one, its bytes, or a video that was read, and keeps them byte for byte. On writing the packets are listed, without
     decoding any; with that list, stored behind the video, any frame is decoded from the nearest key frame on. With
     ``check`` all of it is decoded once, and what does not decode is refused.
 
@@ -109,12 +109,12 @@ class VideoCompressedField(Field):
         return ROW
 
     def prepare(self, value: Any) -> Any:
-        """The bytes, read now if a file is named."""
-        return file_bytes(value)
+        """The bytes, read now if a file is named; of a video that was read, its file."""
+        return value.bytes if isinstance(value, CompressedVideo) else file_bytes(value)
 
     def encode(self, value: Any) -> Encoded:
         """The file with its index behind it."""
-        video = file_bytes(value)
+        video = self.prepare(value)
         if not isinstance(video, bytes):
             raise TypeError(
                 f"expected a video file or its bytes, got {type(video).__name__}; VideoFramesField takes frames"

@@ -121,7 +121,7 @@ class VideoFramesField(Field):
     """Videos as pictures of one size, each decoded without the others: ``format`` is "jpeg", "png" or "raw".
 
     Takes an array (frames, height, width, 1 or 3) or (frames, height, width) of uint8, or a list of frames: arrays, PIL
-    images, and for JPEG and PNG also files or bytes that are that already. ``quality``, ``subsampling`` and
+    images, and for JPEG and PNG also files or bytes that are that already; or a ``Video`` that was read. ``quality``, ``subsampling`` and
     ``seekable`` are those of ``JPEGImageField``. ``fps`` says when frames are shown. ``check`` decodes ready frames
     once on writing and refuses what does not decode.
 
@@ -170,6 +170,10 @@ class VideoFramesField(Field):
         """Arrays are copied, PIL images loaded, files read."""
         if isinstance(value, np.ndarray):
             return value.copy()
+        if isinstance(value, FramesVideo) and value.codec == self.format != "raw":
+            return [bytes(value.encoded(i)) for i in range(len(value))]
+        if isinstance(value, Video):
+            return value.frames()
         if isinstance(value, str | bytes | bytearray | memoryview) or not isinstance(value, Sequence):
             raise TypeError(f"expected an array or a list of frames, got {type(value).__name__}")
         frames = []
