@@ -64,6 +64,7 @@ class Report:
     num_samples: int = 0
     num_shards: int = 0
     data_bytes: int = 0
+    num_tokens: int = 0
     problems: list[Problem] = field(default_factory=list)
     not_decoded: list[Undecoded] = field(default_factory=list)
 
@@ -158,6 +159,9 @@ def _jobs(dataset: Dataset, report: Report, decode: bool) -> Iterator[_Job]:
             yield partial(list, [lost])
             continue
         report.data_bytes += file.data.size
+        report.num_tokens += sum(
+            entry.size // max(1, entry.row_size) for (kind, _), entry in file.directory.items() if kind == Kind.TOKENS
+        )
         yield partial(_check_pages, file)
         for begin in _begins(file, PAGED_ROWS):
             yield partial(_check_places, file, begin, start)
