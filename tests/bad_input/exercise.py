@@ -19,8 +19,8 @@ import numpy as np
 
 import fastloader as fl
 from fastloader import kernels
-from fastloader.fields import check_value
 from fastloader.errors import FastLoaderError, FormatError, KeyNotFoundError, UnknownTypeError
+from fastloader.fields import check_value
 
 from . import pipelines
 from .datasets import payload_of
@@ -261,7 +261,9 @@ class Exercise:
             expected = [table[i] for table in tables if i < len(table)]
             if row is not None:
                 self._compare(f"pipeline {number} of sample {i}, {name!r}", row, expected)
-        if number == pipelines.CROP and pipelines.is_image(field) and not getattr(field, "seekable", False):  # an index may lie about what is where
+        if (
+            number == pipelines.CROP and pipelines.is_image(field) and not getattr(field, "seekable", False)
+        ):  # an index may lie about what is where
             for i, (row, value) in enumerate(zip(made, values, strict=True)):
                 if row is not None and isinstance(value, np.ndarray) and not same(row, pipelines.cut(value)):
                     self.fault(f"the crop of sample {i}, {name!r}, is not that of the whole image")

@@ -1,121 +1,26 @@
-"""Every field of sound, video, text and structure: what it takes in which form, what it refuses, how it can be broken."""
+"""Every field of sound, video, text and structure: what it takes, what it refuses, how it can be broken."""
 
 from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import soundfile
 import videos
+from modality import USUAL, Form, Modality, emptied, file, given, noise, opened, payload, row, truncated
 from PIL import Image
 from tests.tokenizing import byte_pair
 
 import fastloader as fl
 from fastloader import ops
-from fastloader.fields import Encoded, Field
+from fastloader.fields import Encoded
 
 RATE = 8000
 NAN = float("nan")
-Form = Callable[[Path], Any]
-Damage = Callable[[Encoded], Encoded]
-
-
-@dataclass(frozen=True)
-class Modality:
-    """A field, and what to do with it."""
-
-    field: Field
-    """With options that are not the usual ones."""
-    forms: dict[str, Form]
-    """One value in each form that is taken; made in a folder, for some are files."""
-    bad: dict[str, tuple[Form, str]]
-    """What is refused, and what the message says."""
-    damage: dict[str, Damage]
-    """What may be wrong with a value that is stored, although its checksum is right."""
-    shown: str
-    """Part of what ``fastloader cat`` says."""
-    listed: str
-    """Part of what ``fastloader ls`` says."""
-    pipeline: Sequence[Any] = ()
-    """Operations that it takes, if it takes some; of more than this field where a function gives them."""
-    unseen: frozenset[str] = frozenset()
-    """Damage that its pipeline does not see, as it decodes no more than it needs."""
-    lossy: bool = False
-    """Whether forms of the value are stored as different bytes, as they come encoded."""
-    companions: dict[str, tuple[Field, Any]] = field(default_factory=dict)
-    """Fields that its pipeline needs beside it, each with a value and with its own pipeline in ``pipelines``."""
-    pipelines: dict[str, Sequence[Any]] = field(default_factory=dict)
-
-
-def given(value: Any) -> Form:
-    """The value, wherever."""
-    return lambda folder: value
-
-
-def file(name: str, make: Callable[[], bytes]) -> Form:
-    """The name of a file of these bytes."""
-
-    def made(folder: Path) -> Path:
-        (folder / name).write_bytes(make())
-        return folder / name
-
-    return made
-
-
-def opened(name: str, make: Callable[[], bytes]) -> Form:
-    """A file of these bytes, open."""
-    return lambda folder: io.BytesIO(make())
-
-
-# Damage to what is stored.
-
-
-def emptied(one: Encoded) -> Encoded:
-    return Encoded(one.metadata, b"")
-
-
-def truncated(one: Encoded) -> Encoded:
-    data = bytes(one.payload)
-    return Encoded(one.metadata, data[: len(data) // 2 + 1 - (len(data) // 2) % 2])
-
-
-def longer(one: Encoded) -> Encoded:
-    return Encoded(one.metadata, bytes(one.payload) + b"\0\1\2")
-
-
-def noise(one: Encoded) -> Encoded:
-    return Encoded(one.metadata, np.random.default_rng(0).bytes(len(bytes(one.payload))))
-
-
-def row(place: int, value: Any) -> Damage:
-    """Another number in the metadata row."""
-
-    def damage(one: Encoded) -> Encoded:
-        metadata = list(one.metadata)
-        inner = metadata[place]
-        metadata[place] = type(inner)([value]) if isinstance(inner, tuple | list) else value
-        return Encoded(tuple(metadata), one.payload)
-
-    return damage
-
-
-def payload(data: bytes) -> Damage:
-    """Other bytes."""
-    return lambda one: Encoded(one.metadata, data)
-
-
-USUAL: dict[str, Damage] = {"empty": emptied, "truncated": truncated, "longer": longer}
-
-
-# Sounds.
 
 
 @cache
@@ -220,7 +125,8 @@ MODALITIES: dict[str, Modality] = {
     "waveform": Modality(
         fl.AudioWaveformField(RATE, max_duration=0.5, dtype="int16"),
         {
-            "array": given(tone()), "integers": given((tone() * 2**15).astype(np.int16)), "list": given(tone().tolist()),
+            "array": given(tone()), "list": given(tone().tolist()),
+            "integers": given((tone() * 2**15).astype(np.int16)),
             "array and rate": given((tone(), RATE)), "WAV bytes": given(sound_file()),
             "FLAC file": file("x.flac", lambda: sound_file("FLAC")), "open file": opened("x.wav", sound_file),
         },
@@ -270,7 +176,8 @@ MODALITIES: dict[str, Modality] = {
     "sound tokens": Modality(
         fl.AudioTokensField(3, 600, max_frames=50),
         {
-            "array": given(np.arange(60).reshape(3, 20) * 9), "list": given((np.arange(60).reshape(3, 20) * 9).tolist()),
+            "array": given(np.arange(60).reshape(3, 20) * 9),
+            "list": given((np.arange(60).reshape(3, 20) * 9).tolist()),
             "small integers": given((np.arange(60).reshape(3, 20) * 9).astype(np.uint16)),
         },
         {
@@ -318,7 +225,8 @@ MODALITIES: dict[str, Modality] = {
     "video": Modality(
         fl.VideoCompressedField(check=True),
         {
-            "bytes": lambda folder: mp4(), "file": file("x.mp4", mp4), "name": lambda folder: str(file("y.mp4", mp4)(folder)),
+            "bytes": lambda folder: mp4(), "file": file("x.mp4", mp4),
+            "name": lambda folder: str(file("y.mp4", mp4)(folder)),
             "bytearray": lambda folder: bytearray(mp4()), "open file": opened("x.mp4", mp4),
         },
         {
@@ -366,7 +274,10 @@ MODALITIES: dict[str, Modality] = {
     ),
     "text": Modality(
         fl.TextField(dictionary=256),
-        {"text": given("Grüße, 世界"), "bytes": given("Grüße, 世界".encode()), "bytearray": given(bytearray("Grüße, 世界".encode()))},
+        {
+            "text": given("Grüße, 世界"), "bytes": given("Grüße, 世界".encode()),
+            "bytearray": given(bytearray("Grüße, 世界".encode())),
+        },
         {
             "no UTF-8": (given(b"gr\xfc\xdfe"), "the bytes are no UTF-8: invalid start byte at byte 2"),
             "cut UTF-8": (given("世界".encode()[:-1]), "the bytes are no UTF-8: unexpected end of data at byte 3"),
@@ -412,10 +323,13 @@ MODALITIES: dict[str, Modality] = {
             "floats": (given([[0.5]]), "expected text or a list of tokens"),
             "NaN": (given([[NAN]]), "expected text or a list of tokens"),
             "text": (given("abc"), "expected a list of documents"),
-            "lengths that do not fit": (given({"tokens": [1, 2], "lengths": [3]}), "documents of 3 tokens in all, and 2 tokens"),
+            "lengths that do not fit": (given({"tokens": [1, 2], "lengths": [3]}), "documents of 3 tokens in all"),
             "lengths of text": (given({"tokens": [1, 2], "lengths": ["a"]}), "lengths"),
         },
-        USUAL | {"another number of tokens": row(1, 5), "no documents": lambda one: Encoded((0, 4), bytes(one.payload)[8:])},
+        USUAL | {
+            "another number of tokens": row(1, 5),
+            "no documents": lambda one: Encoded((0, 4), bytes(one.payload)[8:]),
+        },
         "2 documents, 4 of 16 tokens", "2 documents, 4 of 16 tokens",
     ),
     "embedding": Modality(
@@ -466,7 +380,8 @@ MODALITIES: dict[str, Modality] = {
     "mask": Modality(
         fl.MaskField(),
         {
-            "array": given((mask() > 0).astype(np.uint8)), "bool": given(mask() > 0), "int64": given((mask() > 0).astype(int)),
+            "array": given((mask() > 0).astype(np.uint8)), "bool": given(mask() > 0),
+            "int64": given((mask() > 0).astype(int)),
             "PIL image": given(Image.fromarray((mask() > 0).astype(np.uint8))),
             "PNG bytes": given(picture_file("PNG", (mask() > 0).astype(np.uint8))),
             "PNG file": file("x.png", lambda: picture_file("PNG", (mask() > 0).astype(np.uint8))),
@@ -491,7 +406,8 @@ MODALITIES: dict[str, Modality] = {
     ),
     "captions": Modality(
         fl.ListField(fl.TextField()),
-        {"list": given(["a dog", "ein Hund"]), "tuple": given(("a dog", "ein Hund")), "bytes": given([b"a dog", b"ein Hund"]),
+        {"list": given(["a dog", "ein Hund"]), "tuple": given(("a dog", "ein Hund")),
+         "bytes": given([b"a dog", b"ein Hund"]),
          "iterator's array": given(np.array(["a dog", "ein Hund"], object))},
         {
             "one text": (given("a dog"), "expected a list of values, got str"),
@@ -512,7 +428,7 @@ MODALITIES: dict[str, Modality] = {
             "a list": (given(["a dog", 0.5]), "expected a dictionary, got list"),
             "a key is missing": (given({"caption": "a"}), "expected the keys caption, score, sound, got caption"),
             "None": (given({"caption": None, "score": 1, "sound": [[1], [1]]}), "'caption' is None"),
-            "no UTF-8": (given({"caption": b"\xff", "score": 1, "sound": [[1], [1]]}), "'caption': the bytes are no UTF-8"),
+            "no UTF-8": (given({"caption": b"\xff", "score": 1, "sound": [[1], [1]]}), "'caption': .* no UTF-8"),
             "a token too large": (given({"caption": "a", "score": 1, "sound": [[9], [1]]}), "'sound': the token 9"),
             "a score of text": (given({"caption": "a", "score": "x", "sound": [[1], [1]]}), "'score': "),
         },
@@ -530,45 +446,3 @@ MODALITIES: dict[str, Modality] = {
         "40 frames", "1 element", [ops.Choose()],
     ),
 }  # fmt: skip
-
-
-@contextmanager
-def forging(field: Field) -> Iterator[None]:
-    """Meanwhile the field's class stores what is ``Encoded`` already, right or wrong, as it is."""
-    kind = type(field)
-    prepare, encode = kind.prepare, kind.encode
-
-    def taken(self: Field, value: Any) -> Any:
-        return value if isinstance(value, Encoded) else prepare(self, value)
-
-    def stored(self: Field, value: Any) -> Encoded:
-        return value if isinstance(value, Encoded) else encode(self, value)
-
-    with mock.patch.object(kind, "prepare", taken), mock.patch.object(kind, "encode", stored):
-        yield
-
-
-def write_broken(path: Path, name: str, modality: Modality, what: str) -> fl.DatasetReader:
-    """Three samples, the middle one broken."""
-    good = value_of(modality, path.parent)
-    broken = modality.damage[what](modality.field.encode(modality.field.prepare(good)))
-    beside = {other: value for other, (_, value) in modality.companions.items()}
-    schema = {name: modality.field} | {other: one for other, (one, _) in modality.companions.items()}
-    with forging(modality.field), fl.DatasetWriter(path, schema, num_workers=0) as writer:
-        for value in (good, broken, good):
-            writer.write_sample({name: value, **beside})
-    return fl.open(path)
-
-
-def value_of(modality: Modality, folder: Path) -> Any:
-    """One value that is taken."""
-    return next(iter(modality.forms.values()))(folder)
-
-
-def used(value: Any) -> Any:
-    """A value with all in it decoded, that would be later."""
-    if isinstance(value, list):
-        return [used(one) for one in value]
-    if isinstance(value, dict):
-        return {name: used(one) for name, one in value.items()}
-    return np.asarray(value) if isinstance(value, fl.Video | fl.EncodedAudio) else value

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from modalities import MODALITIES, Modality, used, value_of
+from modalities import MODALITIES
+from modality import Modality, used, value_of
 
 import fastloader as fl
 from fastloader import ops
@@ -117,7 +118,9 @@ def test_expressions_take_it(modality: Modality, tmp_path: Path) -> None:
 def test_the_command_line_shows_it(modality: Modality, tmp_path: Path) -> None:
     path = written(modality, tmp_path)
     kind = type(modality.field).__name__
-    assert kind in json.dumps(json.loads(run("info", path, "--json"))) or kind.removesuffix("Field") in run("info", path)
+    assert kind in json.dumps(json.loads(run("info", path, "--json"))) or kind.removesuffix("Field") in run(
+        "info", path
+    )
     assert NAME in run("info", path)
     listed = run("ls", path).splitlines()
     assert len(listed) == COUNT

@@ -1,4 +1,4 @@
-"""What is wrong with a value is told when it is written, and when it is read, with the sample and the field it is in."""
+"""What is wrong with a value is told when it is written, and when it is read, with its sample and its field."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from modalities import MODALITIES, used, value_of, write_broken
+from modalities import MODALITIES
+from modality import used, value_of, write_broken
 
 import fastloader as fl
 from fastloader.cli import main
@@ -24,9 +25,9 @@ def test_a_bad_value_is_refused_where_it_is_written(name: str, what: str, tmp_pa
     modality = MODALITIES[name]
     make, said = modality.bad[what]
     path = tmp_path / "x.fld"
+    samples = [{NAME: value_of(modality, tmp_path)}, {NAME: make(tmp_path)}]
     with pytest.raises(SampleError) as caught, fl.DatasetWriter(path, {NAME: modality.field}, num_workers=0) as writer:
-        writer.write_sample({NAME: value_of(modality, tmp_path)})
-        writer.write_sample({NAME: make(tmp_path)})
+        writer.write_many(samples)
     assert (caught.value.sample, caught.value.field) == (1, NAME)
     assert str(caught.value).startswith(f"sample 1, field {NAME!r}: ")
     assert re.search(said, caught.value.message), str(caught.value)
@@ -57,8 +58,7 @@ def test_a_stored_value_that_is_broken_is_told_where_it_is_read(name: str, what:
         loaders.append(fl.DataLoader(reader, 3, shuffle=False, pipelines=pipelines))
     for loader in loaders:
         with pytest.raises(FastLoaderError) as caught:
-            for batch in loader:
-                used(batch[NAME])
+            used([batch[NAME] for batch in loader])
         told(caught.value)
     assert used(reader[2][NAME]) is not None  # nothing else is the worse for it
     report = fl.verify(path, decode=True, show_progress=False)

@@ -157,9 +157,7 @@ def structures(path: Path) -> Samples:
 def dictionary(path: Path) -> Samples:
     """Short texts, compressed with a dictionary."""
     words = ("a picture of", "two dogs", "the old bridge", "in the rain", "seen from the harbour", "at night")
-    samples: Samples = [
-        {"text": f"{i}: " + ", ".join(words[(i * k + k) % 6] for k in range(1, 7))} for i in range(40)
-    ]
+    samples: Samples = [{"text": f"{i}: " + ", ".join(words[(i * k + k) % 6] for k in range(1, 7))} for i in range(40)]
     with fl.DatasetWriter(path, {"text": fl.TextField(dictionary=256)}, PAGE) as writer:
         writer.write_many(samples)
     return samples

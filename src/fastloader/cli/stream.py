@@ -43,7 +43,7 @@ def told(dataset: Dataset, field: TokenStreamField) -> str:
 
 def tokens_from(dataset: Dataset, field: TokenStreamField, place: int, most: int | None) -> tuple[int, NDArray[Any]]:
     """Tokens from a place on, which counts from the end where it is negative, and no further than their shard goes."""
-    path, total = Path(dataset.path), num_tokens(dataset, field)
+    path, total = Path(str(dataset.path)), num_tokens(dataset, field)
     if not -total <= place < total:
         there = f"they are numbered 0 to {total - 1}" if total else "there are none"
         raise KeyNotFoundError(f"no token has the number {place}; {there}", path=path)

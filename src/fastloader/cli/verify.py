@@ -77,7 +77,8 @@ def _facts(path: Path, report: Report) -> dict[str, object]:
     ]
     return {
         "path": str(path), "ok": report.ok, "samples": report.num_samples, "shards": report.num_shards,
-        "data_bytes": report.data_bytes, "tokens": report.num_tokens, "bad_samples": report.bad_samples, "problems": problems,
+        "data_bytes": report.data_bytes, "tokens": report.num_tokens,
+        "bad_samples": report.bad_samples, "problems": problems,
         "not_decoded": [
             {"field": field.field, "type_id": field.type_id, "message": str(field)} for field in report.not_decoded
         ],

@@ -85,9 +85,9 @@ class MaskField(Field):
     """Masks (height, width) of uint8 labels, kept exactly: as "runs" of equal labels, row after row, or as "png".
 
     Takes arrays (height, width) or (height, width, 1) of bool or of integers from 0 to 255, PIL images of one number a
-    pixel, PNG files or their bytes, and COCO's dicts of "size" and "counts", compressed or not, whose pixels become 0 and 1. Of
-    palettes the numbers are kept, not the colours; gray of 1, 2 and 4 bits is not scaled. With "png", PNG bytes are
-    stored as they are.
+    pixel, PNG files or their bytes, and COCO's dicts of "size" and "counts", compressed or not, whose pixels become 0
+    and 1. Of palettes the numbers are kept, not the colours; gray of 1, 2 and 4 bits is not scaled. With "png", PNG
+    bytes are stored as they are.
 
     In pipelines a mask is (height, width, 1), and an operation whose filter would mix labels is refused.
     """

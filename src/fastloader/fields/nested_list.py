@@ -12,7 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader.errors import FormatError
-from fastloader.fields.base import NO_METADATA, Decoder, Elements, Encoded, Field, PayloadBatch, Plan, ReadFunction, naming
+from fastloader.fields.base import (
+    NO_METADATA,
+    Decoder,
+    Elements,
+    Encoded,
+    Field,
+    PayloadBatch,
+    Plan,
+    ReadFunction,
+    naming,
+)
 from fastloader.fields.basic import FloatField, IntField
 from fastloader.fields.image import RawImageField
 from fastloader.fields.ndarray import NDArrayDecoder, NDArrayField

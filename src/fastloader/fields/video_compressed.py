@@ -89,9 +89,9 @@ class VideoDecoder(Decoder):
 class VideoCompressedField(Field):
     """Videos stored as they are: H.264, HEVC, VP9, AV1, MPEG-4 and the like, in mp4, mkv, webm or another container.
 
-    Takes the name of a file, an open one, its bytes, or a video that was read, and keeps them byte for byte. On writing the packets are listed, without
-    decoding any; with that list, stored behind the video, any frame is decoded from the nearest key frame on. With
-    ``check`` all of it is decoded once, and what does not decode is refused.
+    Takes the name of a file, an open one, its bytes, or a video that was read, and keeps them byte for byte. On writing
+    the packets are listed, without decoding any; with that list, stored behind the video, any frame is decoded from the
+    nearest key frame on. With ``check`` all of it is decoded once, and what does not decode is refused.
 
     Reading gives a ``Video``. Needs PyAV: ``pip install "fastloader[video]"``.
     """

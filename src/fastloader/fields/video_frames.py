@@ -121,9 +121,10 @@ class VideoFramesField(Field):
     """Videos as pictures of one size, each decoded without the others: ``format`` is "jpeg", "png" or "raw".
 
     Takes an array (frames, height, width, 1 or 3) or (frames, height, width) of uint8, or a list of frames: arrays, PIL
-    images, and for JPEG and PNG also files or bytes that are that already; or a ``Video`` that was read. ``quality``, ``subsampling`` and
-    ``seekable`` are those of ``JPEGImageField``. ``fps`` says when frames are shown. ``check`` decodes ready frames
-    once on writing and refuses what does not decode.
+    images, and for JPEG and PNG also files or bytes that are that already; or a ``Video`` that was read.
+
+    ``quality``, ``subsampling`` and ``seekable`` are those of ``JPEGImageField``. ``fps`` says when frames are shown.
+    ``check`` decodes ready frames once on writing and refuses what does not decode.
 
     Reading gives a ``Video``.
     """

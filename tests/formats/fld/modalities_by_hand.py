@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import struct
 from typing import Any
@@ -54,7 +55,9 @@ def decoded(kind: int, options: dict[str, Any], row: bytes, raw: bytes) -> Any:
     if kind == NDARRAY:
         return np.frombuffer(raw, hand.dtype_of(options["dtype"])).reshape(hand.shape_of(options["shape"], row))
     if kind == WAVEFORM:
-        frames, channels = (hand.u8(row, 0), options["channels"] or 1) if len(row) == 8 else (hand.u8(row, 8), hand.u8(row, 16))
+        frames, channels = (
+            (hand.u8(row, 0), options["channels"] or 1) if len(row) == 8 else (hand.u8(row, 8), hand.u8(row, 16))
+        )
         made = np.frombuffer(raw, np.dtype(options["dtype"]).newbyteorder("<"))
         return made.reshape(frames) if options["mono"] else made.reshape(frames, channels)
     if kind == SOUND_FILE:
@@ -121,7 +124,7 @@ def frames_of(options: dict[str, Any], row: bytes, raw: bytes) -> Any:
     places = struct.unpack(f"<{frames + 1}Q", raw[len(raw) - 8 * (frames + 1) :])
     assert places[0] == 0
     assert places[-1] == len(raw) - 8 * (frames + 1)
-    files = [raw[begin:end] for begin, end in zip(places[:-1], places[1:], strict=True)]
+    files = [raw[begin:end] for begin, end in itertools.pairwise(places)]
     for file in files:
         assert struct.unpack_from(">II", file, 16) == (width, height)
     return files
