@@ -23,6 +23,24 @@ std::uint8_t crc8(Bytes bytes) {
     return crc;
 }
 
+constexpr std::array<std::uint16_t, 256> crc16_table() {
+    std::array<std::uint16_t, 256> table{};
+    for (unsigned byte = 0; byte < 256; ++byte) {
+        unsigned crc = byte << 8;
+        for (int bit = 0; bit < 8; ++bit) crc = crc << 1 ^ (crc & 0x8000 ? 0x18005u : 0u);
+        table[byte] = static_cast<std::uint16_t>(crc);
+    }
+    return table;
+}
+constexpr auto kCrc16 = crc16_table();
+
+// Whether these bytes are a frame from its header to the checksum at its end.
+bool is_whole(Bytes frame) {
+    unsigned crc = 0;
+    for (const auto byte : frame) crc = (crc << 8 & 0xFFFFu) ^ kCrc16[crc >> 8 ^ byte];
+    return crc == 0;
+}
+
 struct Stream {
     std::size_t head = 0;
     std::uint32_t least_block = 0, most_block = 0, channels = 0;
@@ -116,7 +134,7 @@ std::optional<Frame> next_frame(Bytes file, const Stream& stream, std::size_t fr
     return {};
 }
 
-// The frame behind another: a header with just the number that is due, which nothing has by chance.
+// The frame behind another: a header with just the number that is due.
 std::optional<Frame> behind(Bytes file, const Stream& stream, const Frame& frame) {
     std::size_t from = frame.at + frame.header;
     while (const auto next = next_frame(file, stream, from, file.size())) {
@@ -124,6 +142,13 @@ std::optional<Frame> behind(Bytes file, const Stream& stream, const Frame& frame
         from = next->at + 1;
     }
     return {};
+}
+
+// Whether what begins there is a frame, and no bytes within one that look like the header of one.
+bool is_frame(Bytes file, const Stream& stream, const Frame& frame) {
+    const auto next = frame.end() < stream.samples ? behind(file, stream, frame) : std::nullopt;
+    if (!next && frame.end() < stream.samples) return false;
+    return is_whole(file.subspan(frame.at, (next ? next->at : file.size()) - frame.at));
 }
 
 }  // namespace
@@ -150,13 +175,13 @@ std::optional<FlacStart> flac_start(Bytes file, std::uint64_t sample) {
             low = *found;
         }
     }
-    // What was landed on is a frame if others follow it, each with the number that is due.
-    while (true) {
-        const auto next = low.end() < stream->samples ? behind(file, *stream, low) : std::nullopt;
-        if (!next && low.end() < stream->samples) return {};
-        if (low.end() > sample) return FlacStart{stream->head, low.at, low.sample};
+    while (low.end() <= sample) {
+        const auto next = behind(file, *stream, low);
+        if (!next) return {};
         low = *next;
     }
+    if (!is_frame(file, *stream, low)) return {};
+    return FlacStart{stream->head, low.at, low.sample};
 }
 
 }  // namespace fl
