@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from common import Result, interleave
+from common import Result, interleave_counting
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
@@ -107,17 +106,6 @@ def main() -> list[Result]:
             return epoch
 
         other = litdata(folder)
-        used: dict[str, list[float]] = {}
-
-        def counted(name: str, action: Callable[[], object]) -> Callable[[], object]:
-            def run() -> object:
-                began = time.process_time()
-                own = action()
-                used.setdefault(name, []).append(time.process_time() - began)
-                return own
-
-            return run
-
         actions: dict[str, Callable[[], object]] = dict(
             stacked=lambda: draw(stacked),
             memmap=lambda: draw(windows.__getitem__),
@@ -129,8 +117,7 @@ def main() -> list[Result]:
             cut=load("train.bin", 1, "sequential"),
             **({} if other is None else {"litdata": other}),
         )
-        times = interleave(10, **{name: counted(name, action) for name, action in actions.items()})
-    cpu = {name: statistics.median(values[1:]) for name, values in used.items()}
+        times, cpu = interleave_counting(10, **actions)
     rate = {name: TOKENS / seconds / 1e9 for name, seconds in times.items()}
 
     def result(name: str, what: str, other: str, against: str, goal: str = "<= 1") -> Result:
