@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from modalities import MODALITIES
 from modality import used, value_of, write_broken
+from tests.tokenizing import byte_pair
 
 import fastloader as fl
 from fastloader.cli import main
@@ -77,3 +79,42 @@ def test_a_broken_value_can_be_left_out_of_a_pipeline(name: str, tmp_path: Path)
     (batch,) = loader
     assert len(batch[NAME]) == 3
     assert identical(used(batch[NAME])[1], used(batch[NAME])[2])
+
+
+@pytest.mark.parametrize("what", MODALITIES["tokenized text"].bad)
+def test_a_bad_document_of_a_stream_is_refused_where_it_is_written(what: str, tmp_path: Path) -> None:
+    make, said = MODALITIES["tokenized text"].bad[what]
+    with (
+        pytest.raises(SampleError) as caught,
+        fl.TokenStreamWriter(tmp_path / "x.fld", tokenizer=byte_pair()) as writer,
+    ):
+        writer.write_many(["two dogs", make(tmp_path)])
+    assert str(caught.value).startswith("sample 1, field 'tokens': ")
+    assert re.search(said, caught.value.message), str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("what", ["empty", "truncated", "a flipped bit", "half a token", "another type"])
+def test_a_stream_that_is_broken_is_told_where_it_is_read(what: str, tmp_path: Path) -> None:
+    path, raw = tmp_path / "x.fld", tmp_path / "x.bin"
+    with fl.TokenStreamWriter(path, vocab_size=60_000) as writer:
+        writer.write(range(50_000))
+    data = bytearray(path.read_bytes())
+    if what in ("half a token", "another type"):
+        raw.write_bytes(bytes(99 if what == "half a token" else 100))
+        with pytest.raises(ValueError, match=r"x\.bin: .*(whole tokens of uint16|dtype='uint16')"):
+            fl.TokenStream(raw, 8, dtype="uint16" if what == "half a token" else None)
+        return
+    if what == "a flipped bit":
+        data[data.index(np.arange(20_000, 20_032, dtype="<u2").tobytes())] ^= 1
+        path.write_bytes(data)
+        for read in (lambda: fl.TokenStream(path, 8)[2500], lambda: list(fl.DataLoader(fl.TokenStream(path, 8), 16))):
+            with pytest.raises(
+                fl.ChecksumError, match=r"x\.fld: sample \d+, field 'tokens': .*crc32c stored"
+            ) as caught:
+                read()
+            assert caught.value.sample is not None
+    else:
+        path.write_bytes(b"" if what == "empty" else data[: len(data) // 2])
+        with pytest.raises(ValueError, match=r"x\.fld: (raw tokens do not say|truncated)"):
+            fl.TokenStream(path, 8)

@@ -15,17 +15,15 @@ from fastloader.errors import FormatError
 from fastloader.fields.base import (
     NO_METADATA,
     Decoder,
-    Elements,
     Encoded,
     Field,
     PayloadBatch,
-    Plan,
     ReadFunction,
     naming,
 )
 from fastloader.fields.basic import FloatField, IntField
 from fastloader.fields.image import RawImageField
-from fastloader.fields.ndarray import NDArrayDecoder, NDArrayField
+from fastloader.fields.ndarray import ArrayDecoder, NDArrayField
 from fastloader.fields.nested import (
     NestedField,
     SlicedPayloads,
@@ -179,7 +177,7 @@ class ListField(NestedField):
 
     def get_decoder_class(self) -> type[Decoder]:
         """Reads lists, or arrays."""
-        return ListDecoder if self.array is None else ArraysDecoder
+        return ListDecoder if self.array is None else ArrayDecoder
 
     def collate(self, values: Sequence[Any]) -> Any:
         """A list of lists; arrays as those of ``NDArrayField``."""
@@ -193,30 +191,3 @@ class ListField(NestedField):
     def from_binary(cls, data: bytes) -> Self:
         """The field that ``to_binary`` described."""
         return cls(from_description(json.loads(data)["field"]))
-
-
-class ArraysDecoder(Decoder):
-    """Gives arrays of numbers, as ``NDArrayField`` does."""
-
-    def __init__(self, field: ListField) -> None:
-        super().__init__(field)
-        assert field.array is not None
-        self._arrays = NDArrayDecoder(field.array)
-
-    def __call__(self, metadata: Any, read: ReadFunction) -> NDArray[Any]:
-        """The array."""
-        return self._arrays(metadata, read)
-
-    @property
-    def plan(self) -> Plan:
-        """Of any size."""
-        return self._arrays.plan
-
-    @property
-    def elements(self) -> Elements | None:
-        """The values."""
-        return self._arrays.elements
-
-    def batch(self, metadata: NDArray[Any], payloads: PayloadBatch) -> Any:
-        """One array where lengths agree, else a list of arrays."""
-        return self._arrays.batch(metadata, payloads)
