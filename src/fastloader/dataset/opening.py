@@ -105,7 +105,8 @@ def open_dataset(
     - ``where``: for Parquet and Arrow, comparisons that must all hold: ``[("label", "==", 3)]``.
     - ``rows``: for NPY and NPZ, whether the first axis counts samples (so for one file) or each file is a sample (so
       for a folder, a pattern or a list).
-    - ``types``: for CSV, what columns hold, "int", "float" or "str"; for TFRecord, "list" for a feature that is one.
+    - ``types``: for CSV, what columns hold, "int", "float" or "str"; for TFRecord, "list" for a feature that is one;
+      for ``.beton``, what a custom field is stored like: "bytes", "ndarray", "image", ...
     """
     if storage_options is not None or cache_dir is not None or cache_size is not None:
         others = any(option is not None for option in (where, rows, types)) or format not in (None, "fld")

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import json
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,13 @@ class Elements:
         fields = self.rows.reader.fields
         return {name: fields[name] for name in self.rows.fields or fields}
 
+    def told(self, named: Collection[str]) -> dict[str, Field]:
+        """The fields that a format tells, but for those that are named."""
+        node = self.node
+        if not isinstance(node, FromRecords):
+            return {}
+        return node.records.stored_as([name for name in node.fields or node.records.names or () if name not in named])
+
     def looked_at(self) -> list[Sample]:
         """Some samples."""
         found = list(itertools.islice(self.samples(0, None), LOOKED_AT))
@@ -120,13 +127,14 @@ def fields_of(elements: Elements, named: Mapping[str, Field] | None) -> tuple[di
         fields, looked = elements.known, []
     else:
         looked = elements.looked_at()
-        if not looked and not named:
+        told = {**elements.told(named or ()), **(named or {})}
+        if not looked and not told:
             raise FormatError("has no samples, so its fields can't be told", hint="name them")
-        given = [{k: v for k, v in sample.items() if k not in (named or {})} if isinstance(sample, Mapping) else sample
+        given = [{k: v for k, v in sample.items() if k not in told} if isinstance(sample, Mapping) else sample
                  for sample in looked]  # fmt: skip
         fields = infer_fields(given)
-        order = dict.fromkeys(name for sample in looked for name in sample)
-        fields = {name: fields.get(name, (named or {}).get(name)) for name in order}  # type: ignore[misc]
+        order = dict.fromkeys(name for sample in looked for name in sample) if looked else told
+        fields = {name: fields.get(name, told.get(name)) for name in order}  # type: ignore[misc]
     unknown = [name for name in named or () if name not in fields and (looked or elements.known)]
     if unknown:
         raise KeyNotFoundError(f"there is no field {unknown[0]!r}; there are {', '.join(fields)}")

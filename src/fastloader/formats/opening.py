@@ -13,6 +13,8 @@ from typing import Any
 from fastloader.errors import FormatError, KeyNotFoundError, NotFoundError
 from fastloader.formats.arrays import ArrayFiles, ArrayRows
 from fastloader.formats.arrow import ArrowFile, ArrowStream, Parquet, Where
+from fastloader.formats.beton import TYPES as BETON_TYPES
+from fastloader.formats.beton import Beton
 from fastloader.formats.files import ClassFolders, RawFiles, has_classes
 from fastloader.formats.fld import MANIFEST, is_sharded
 from fastloader.formats.hdf5 import Hdf5
@@ -80,9 +82,12 @@ FORMATS: dict[str, Format] = {
     "tfrecord.gz": Format(lambda request: ZippedTFRecord(request.paths, request.types), ("types",)),
     "hdf5": Format(lambda request: Hdf5(request.paths, request.fields)),
     "mds": Format(lambda request: Mds(request.paths)),
+    "beton": Format(lambda request: Beton(request.paths, request.fields, request.types), ("types",)),
 }
 """By the name that ``format=`` takes."""
-_TYPES = {"csv": tuple(TYPES), "csv.gz": tuple(TYPES), "tfrecord": ("list",), "tfrecord.gz": ("list",)}
+_TYPES = {
+    "csv": tuple(TYPES), "csv.gz": tuple(TYPES), "tfrecord": ("list",), "tfrecord.gz": ("list",), "beton": BETON_TYPES,
+}  # fmt: skip
 
 
 def open_source(

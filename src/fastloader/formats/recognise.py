@@ -11,6 +11,7 @@ import zlib
 from fastloader.errors import FormatError
 from fastloader.formats import arrow, hdf5, tfrecord
 from fastloader.formats.arrays import NPY, ZIP
+from fastloader.formats.beton_layout import is_beton
 from fastloader.formats.fld.layout import MAGIC as FLD
 from fastloader.formats.lines import BOM, DELIMITERS
 from fastloader.formats.objects import Object, Reading
@@ -21,6 +22,7 @@ BY_SUFFIX = {
     ".fld": "fld", ".npy": "npy", ".npz": "npz", ".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
     ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
     ".tfrecord": "tfrecord", ".tfrecords": "tfrecord", ".h5": "hdf5", ".hdf5": "hdf5", ".mds": "mds",
+    ".beton": "beton",
 }  # fmt: skip
 """What a name promises. Bytes that say something else are an error, not another format."""
 
@@ -40,6 +42,8 @@ def format_of(source: Object) -> str | None:
     head = source.read(0, min(LOOK, source.size))
     named = promised(source.path)
     found = _by_bytes(source, head)
+    if found is None and named == "beton":
+        found = "beton"  # no magic number says so; its reader tells what is wrong
     if found is None and named == "csv" and _is_text(_unpacked(head)):
         found = "csv.gz" if head.startswith(GZIP) else "csv"
     if head.startswith(arrow.FEATHER_1):
@@ -64,7 +68,7 @@ NAMES = {
     "fld": "a .fld dataset", "npy": "NPY", "npz": "NPZ", "csv": "CSV", "csv.gz": "gzipped CSV", "jsonl": "JSONL",
     "jsonl.gz": "gzipped JSONL", "parquet": "Parquet", "arrow": "Arrow IPC", "arrow stream": "an Arrow IPC stream",
     "tfrecord": "TFRecord", "tfrecord.gz": "gzipped TFRecord", "hdf5": "HDF5", "mds": "MDS", "raw": "plain files",
-    "folder": "folders of files",
+    "folder": "folders of files", "beton": "FFCV's .beton",
 }  # fmt: skip
 _RELATED = {
     "arrow stream": ("arrow",), "jsonl.gz": ("jsonl",), "csv.gz": ("csv",), "tfrecord.gz": ("tfrecord",),
@@ -80,6 +84,8 @@ def _by_bytes(source: Object, head: bytes) -> str | None:
     if head.startswith(GZIP):
         inner = _by_start(_unpacked(head))
         return None if inner is None else f"{inner}.gz"
+    if is_beton(source, head):
+        return "beton"
     if head.startswith(arrow.CONTINUATION) and len(head) > 8 and 0 < int.from_bytes(head[4:8], "little") < source.size:
         return "arrow stream"
     if any(source.size > at + 8 and source.read(at, 8) == hdf5.SIGNATURE for at in (512, 1024, 2048)):

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader.errors import FastLoaderError, FormatError, KeyNotFoundError
+from fastloader.fields import Field
 from fastloader.formats.objects import Object, open_object
 from fastloader.kernels import Failure
 from fastloader.types import Sample
@@ -45,6 +46,10 @@ class Source(ABC):
     @abstractmethod
     def names(self) -> Names:
         """The fields every sample has; ``None`` where each sample has its own."""
+
+    def stored_as(self, names: Sequence[str]) -> dict[str, Field]:
+        """Fields of a ``.fld`` dataset for some names, where the format tells them; others are told from samples."""
+        return {}
 
     def chosen(self, fields: Sequence[str] | None) -> Names:
         """A choice of fields, checked against what there is."""
