@@ -39,6 +39,7 @@ def files(folder):
     with h5py.File(folder / "hdf5", "w") as file:
         file["x"] = np.arange(3)
     text = {"jsonl": b'{"x": 1}\n{"x": 2}\n', "csv": b"x,y\n1,2\n3,4\n"}
+    (folder / "beton").write_bytes(gzip.decompress((VECTORS / "formats" / "numbers.beton.gz").read_bytes()))
     text["tfrecord"] = (VECTORS / "formats" / "examples.tfrecord").read_bytes()
     for name, data in text.items():
         (folder / name).write_bytes(data)

@@ -107,9 +107,7 @@ SOURCES = {"every": every, "pages": pages, "custom": custom, "numbers": numbers}
 def main() -> None:
     """Write them all."""
     import torch
-    from ffcv.fields import (
-        BytesField, FloatField, IntField, JSONField, NDArrayField, RGBImageField, TorchTensorField,
-    )  # fmt: skip
+    from ffcv.fields import BytesField, FloatField, IntField, JSONField, NDArrayField, RGBImageField, TorchTensorField
     from ffcv.fields.rgb_image import encode_jpeg
     from ffcv.writer import DatasetWriter
 

@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import FormatError, SampleError
-from fastloader.fields import BytesField, Field, FloatField, IntField, JPEGImageField, JSONField, NDArrayField, RawImageField
+from fastloader.fields import (
+    BytesField,
+    Field,
+    FloatField,
+    IntField,
+    JPEGImageField,
+    JSONField,
+    NDArrayField,
+    RawImageField,
+)
 from fastloader.formats.beton_layout import (
     JPEG,
     RAW,
@@ -32,6 +41,9 @@ from fastloader.types import Sample
 
 TYPES = tuple(ROWS)
 """What a custom field can be said to be stored like."""
+
+END_OF_JPEG, ROOM_BEHIND = b"\xff\xd9", 4096
+"""How JPEGs end, but for what some programs leave behind them."""
 
 
 @dataclass(frozen=True)
@@ -91,21 +103,28 @@ class Beton(Records):
         """The data of all fields read together, for that of a sample lies together."""
         columns = [self._columns[name] for name in names or self.names]
         index = np.asarray(rows, np.uint64)
-        stored = [column for column in columns if column.has_data]
-        extents = [self._extents(file, column, index) for column in stored]
+        extents = self._extents(file, [column.name for column in columns], index)
         read = iter(read_ranges(self.source(number), np.concatenate([np.zeros((0, 2), np.int64), *extents])))
         found = {column.name: self._values(file, column, rows, read) for column in columns}
         return [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
 
-    def _extents(self, file: Tables, column: Column, index: NDArray[Any]) -> NDArray[np.int64]:
-        extents, wrong = places(column, file.rows[column.name][index], index, file.allocations)
-        if wrong.any():
-            row = int(index[np.argmax(wrong)])
-            raise FormatError(
-                f"record {row} at offset {file.offset(row, column.name)}: it points at nothing that is its own: "
-                f"{file.rows[column.name][row]}", field=column.name,
-            )  # fmt: skip
-        return extents
+    def _extents(self, file: Tables, wanted: Sequence[str], index: NDArray[Any]) -> list[NDArray[np.int64]]:
+        """Where the data of the wanted fields is. All fields are looked at, since no two may have the same."""
+        pointing = [column for column in self._columns.values() if column.has_data and not column.fault]
+        told = {one.name: places(one, file.rows[one.name][index], index, file.allocations) for one in pointing}
+        for name in wanted:
+            if name in told and (wrong := told[name][1]).any():
+                row = int(index[np.argmax(wrong)])
+                raise FormatError(
+                    f"record {row} at offset {file.offset(row, name)}: it points at nothing that is its own: "
+                    f"{file.rows[name][row]}", field=name,
+                )  # fmt: skip
+        starts = [np.where(extents[:, 1] > 0, extents[:, 0], -1 - i) for i, (extents, _) in enumerate(told.values())]
+        if len(starts) > 1 and (same := (np.diff(np.sort(starts, axis=0), axis=0) == 0).any(axis=0)).any():
+            row = int(index[np.argmax(same)])
+            offset = file.head.rows_at + row * file.form.stride
+            raise FormatError(f"record {row} at offset {offset}: two fields point at the same data")
+        return [told[name][0] for name in wanted if name in told]
 
     def _values(self, file: Tables, column: Column, rows: Sequence[int], read: Any) -> list[Any]:
         table = file.rows[column.name]
@@ -131,8 +150,7 @@ class Beton(Records):
             return self._image_field(column.name)
         if column.dtype is not None:
             return NDArrayField(column.dtype, column.shape)
-        fields = {"float": FloatField, "int": IntField, "bytes": BytesField, "json": JSONField}
-        return fields[str(column.kind)]()
+        return _FIELDS[str(column.kind)]
 
     def _image_field(self, name: str) -> Field:
         tables = [self.file(number).rows[name] for number in range(len(self.paths))]
@@ -148,6 +166,11 @@ class Beton(Records):
         return RawImageField(*sizes.pop()) if len(sizes) == 1 else NDArrayField("uint8", (None, None, 3))
 
 
+_FIELDS: dict[str, Field] = {
+    "float": FloatField(), "int": IntField(), "bytes": BytesField(), "json": JSONField(),
+}  # fmt: skip
+
+
 def value_of(column: Column, row: Any, data: bytes) -> Any:
     """What the data of a field stands for."""
     if column.kind == "image":
@@ -157,6 +180,8 @@ def value_of(column: Column, row: Any, data: bytes) -> Any:
         told = kernels.image_info(kernels.JPEG, data)
         if told[:2] != (height, width):
             raise ValueError(f"an image of {height}x{width} should be here, and is one of {told[0]}x{told[1]}")
+        if END_OF_JPEG not in data[-ROOM_BEHIND:]:
+            raise ValueError("a JPEG without an end")
         return data
     if column.dtype is not None:
         return np.frombuffer(data, column.dtype).reshape(column.shape)

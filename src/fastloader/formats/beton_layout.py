@@ -1,7 +1,7 @@
 """What lies where in a ``.beton`` file of FFCV: header, fields, a table of rows, pages, and a table of what is in them.
 
-Nothing marks the beginning of such a file, and nothing in it has a checksum. So everything that its writer makes true is
-checked: sizes, counts, alignments, and that rows and allocations agree.
+Nothing marks the beginning of such a file, and nothing in it has a checksum. So everything that its writer makes true
+is checked: sizes, counts, alignments, and that rows and allocations agree.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HEADER = struct.Struct("<HHIQQ")
 FIELD = struct.Struct("<B16s1024s")
 """Type, name and arguments of a field."""
 ARRAY = struct.Struct("<32QQ")
-"""Arguments of an array: its shape, filled up with zeros, and the length of the JSON that follows, which has its type."""
+"""Arguments of an array: its shape, filled up with zeros, and the length of the JSON behind it, which has its type."""
 ALLOCATION = np.dtype([("sample", "<u8"), ("at", "<u8"), ("size", "<u8")])
 
 KINDS = {0: "float", 1: "int", 2: "image", 3: "bytes", 4: "ndarray", 5: "json", 6: "tensor"}
@@ -291,7 +291,7 @@ def _dtype(head: Head, rows: Rows) -> np.dtype[Any]:
 
 
 def fitting_rows(source: Object, head: Head, allocations: Allocations) -> Rows:
-    """The form of rows. Where one field is of an unknown type, the one form in which all rows point at what is theirs."""
+    """The form of rows. With one field of an unknown type, that in which all rows point at what is theirs."""
     if not head.unknown:
         return rows_of(head.columns)
     name, samples = head.unknown[0].name, np.arange(head.num_samples, dtype=np.uint64)
