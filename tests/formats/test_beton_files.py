@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import struct
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ import fastloader as fl
 from fastloader.cli import main
 from fastloader.formats.beton_layout import FIELD, HEADER, read_head, rows_of
 from fastloader.formats.objects import LocalObject
+from fastloader.stores import MemoryStore
 from fastloader.testing import FormatContract
 from fastloader.testing.compare import identical
 
@@ -181,7 +183,7 @@ class TestFieldsOfUnknownTypes:
         path = put(tmp_path / "x.beton", beton("custom"))
         with pytest.raises(
             fl.FormatError,
-            match=r"x\.beton: field 'text' has the type 255, a field of its writer's own; fields=\['pixels', 'label', 'jp",
+            match=r"x\.beton: field 'text' has the type 255, a field of its writer's own; fields=\['pixels'",
         ):
             fl.open(path)
         for names in (["label"], ["jpeg", "label"], ["pixels", "label", "jpeg"]):
@@ -313,6 +315,35 @@ class TestDamage:
         path = put(tmp_path / "x.beton", changed(data, places[0] + 5, "<Q", theirs))
         with pytest.raises(fl.FormatError, match="sample 0, field 'jpeg'"):
             fl.open(path)[0]
+
+
+class TestInStores:
+    @pytest.fixture
+    def bucket(self, tmp_path):
+        return MemoryStore(f"beton-{tmp_path.name}")
+
+    @pytest.mark.parametrize("name", ["every", "pages"])
+    def test_an_object_gives_what_a_file_gives(self, name, bucket, tmp_path):
+        bucket.put(f"x/{name}.beton", beton(name))
+        dataset = fl.open(f"{bucket.url}/x/{name}.beton")
+        wanted = expected(name)
+        assert all(identical(*pair) for pair in zip(dataset, wanted, strict=True))
+        assert identical(pickle.loads(pickle.dumps(dataset))[4], wanted[4])
+        dataset.write(tmp_path / "y.fld", {"image": fl.JPEGImageField()} if name == "pages" else None)
+        assert len(fl.open(tmp_path / "y.fld")) == len(wanted)
+
+    def test_errors_name_the_object_and_the_offset(self, bucket):
+        bucket.put("x.beton", small()[:-24])
+        with pytest.raises(fl.FormatError, match=rf"{bucket.url}/x\.beton: at offset \d+: \d+ allocations"):
+            fl.open(f"{bucket.url}/x.beton")
+
+
+def test_what_the_page_shows_is_what_is_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    put(tmp_path / "train.beton", beton("train"))
+    printed = CliRunner().invoke(main, ["convert", "train.beton", "train.fld"]).output
+    page = (VECTORS.parents[1] / "docs" / "how-to" / "migrate-from-ffcv.md").read_text()
+    assert f"$ fastloader convert train.beton train.fld\n{printed[: printed.rindex(',')]}" in page
 
 
 class TestRecognising:

@@ -21,7 +21,7 @@ import numpy as np
 FORMATS = Path(__file__).parent / "formats"
 JPEGS = FORMATS / "beton.json"
 PAGE = 2 << 20
-SAMPLES = {"every": 7, "pages": 9, "custom": 6, "numbers": 5}
+SAMPLES = {"every": 7, "pages": 9, "custom": 6, "numbers": 5, "train": 12}
 """How many each file has."""
 
 
@@ -72,13 +72,18 @@ def numbers(i: int) -> dict[str, Any]:
     return {"label": i - 2, "score": i / 7}
 
 
+def train(i: int) -> dict[str, Any]:
+    """A sample of the file that most people have."""
+    return {"image": picture(i, 24 + i % 3, 40), "label": i % 4}
+
+
 def is_jpeg(i: int) -> bool:
     """Which images of ``pages`` are: those above the threshold."""
     return picture(i, 24 + i, 40).nbytes > THRESHOLD
 
 
 THRESHOLD = 27 * 40 * 3
-JPEG_FIELDS = {"every": "jpeg", "pages": "image", "custom": "jpeg"}
+JPEG_FIELDS = {"every": "jpeg", "pages": "image", "custom": "jpeg", "train": "image"}
 
 
 def beton(name: str) -> bytes:
@@ -101,7 +106,7 @@ def expected(name: str) -> list[dict[str, Any]]:
     return found
 
 
-SOURCES = {"every": every, "pages": pages, "custom": custom, "numbers": numbers}
+SOURCES = {"every": every, "pages": pages, "custom": custom, "numbers": numbers, "train": train}
 
 
 def main() -> None:
@@ -144,6 +149,7 @@ def main() -> None:
                   "empty": BytesField()},
         "custom": {"pixels": raw, "text": TextField(), "label": IntField(), "jpeg": jpeg},
         "numbers": {"label": IntField(), "score": FloatField()},
+        "train": {"image": jpeg, "label": IntField()},
     }  # fmt: skip
     for name, columns in fields.items():
         with tempfile.TemporaryDirectory() as folder:
