@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastloader.errors import FastLoaderError, FormatError
 from fastloader.formats.files import EachFile
-from fastloader.formats.objects import Object, Reading, open_object
+from fastloader.formats.objects import Files, Object, Reading
 from fastloader.formats.records import Kept, Names, Records, runs
 from fastloader.types import Sample
 
@@ -76,8 +76,8 @@ class ArrayRows(Records):
 
     format = "npy"
 
-    def __init__(self, paths: Sequence[str], wanted: Names = None) -> None:
-        super().__init__(paths)
+    def __init__(self, files: Files, wanted: Names = None) -> None:
+        super().__init__(files)
         self._wanted = wanted
         self._kept = Kept()
         self._names = tuple(self.file(0))
@@ -115,9 +115,9 @@ class ArrayFiles(EachFile):
 
     format = "npz"
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        super().__init__(paths)
-        self._names = tuple(described(open_object(self.paths[0]), Kept()))
+    def __init__(self, files: Files) -> None:
+        super().__init__(files)
+        self._names = tuple(described(files[0], Kept()))
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 from fastloader.errors import FormatError
 from fastloader.formats.arrays import check_lengths
 from fastloader.formats.extras import required
-from fastloader.formats.objects import LocalObject, Reading
+from fastloader.formats.objects import Files, LocalObject, Reading
 from fastloader.formats.records import Kept, Names, Records
 from fastloader.types import Sample
 
@@ -25,8 +25,8 @@ class Hdf5(Records):
 
     format = "hdf5"
 
-    def __init__(self, paths: Sequence[str], wanted: Names = None) -> None:
-        super().__init__(paths)
+    def __init__(self, files: Files, wanted: Names = None) -> None:
+        super().__init__(files)
         self._wanted = wanted
         self._kept = Kept()
         self._names = tuple(self.file(0))

@@ -10,14 +10,20 @@ import io
 import os
 import stat
 from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from fastloader.errors import NotFoundError, StoreError
 from fastloader.formats.remote import RemoteObjects
+from fastloader.stores import BlockCache
 from fastloader.stores.local import explain
 from fastloader.stores.urls import is_url
+
+T = TypeVar("T")
 
 KEPT_OPEN = 64
 PIECE = 1 << 20
@@ -48,6 +54,9 @@ class Store(Protocol):
 
     def open(self, path: str) -> Object:
         """One of them."""
+
+    def fetch(self, path: str) -> Object:
+        """One that will be read whole, if at all."""
 
     def within(self, folder: str) -> list[str]:
         """The paths of all objects in a folder and in those within it, sorted."""
@@ -154,6 +163,8 @@ class LocalFiles:
         """A file."""
         return LocalObject(path)
 
+    fetch = open
+
     def within(self, folder: str) -> list[str]:
         """Its files, at any depth; links to folders are followed, hidden ones left out."""
         found, seen = [], set()
@@ -178,17 +189,50 @@ def _raise(error: OSError) -> None:
     raise explain(error, Path(error.filename), "check the path and who may read it") from error
 
 
-_LOCAL, _REMOTE = LocalFiles(), RemoteObjects()
+_LOCAL = LocalFiles()
+AT_ONCE = 32
+"""Objects that are asked for at the same time."""
 
 
-def store_of(path: str) -> Store:
-    """What holds an object of this path."""
-    return _REMOTE if is_url(path) else _LOCAL
+class Places:
+    """Where paths lead: local files, and objects in stores, whose clients get these options."""
+
+    def __init__(self, storage_options: Mapping[str, Any] | None = None, cache: BlockCache | None = None) -> None:
+        self._remote = RemoteObjects(storage_options, cache)
+
+    def of(self, path: str) -> Store:
+        """What holds an object of this path."""
+        return self._remote if is_url(path) else _LOCAL
+
+    def open(self, path: str) -> Object:
+        """The object at a path."""
+        return self.of(path).open(path)
 
 
-def open_object(path: str) -> Object:
-    """The object at a path."""
-    return store_of(path).open(path)
+@dataclass(frozen=True)
+class Files:
+    """Files or objects, in their order."""
+
+    paths: tuple[str, ...]
+    places: Places
+
+    def __getitem__(self, number: int) -> Object:
+        return self.places.open(self.paths[number])
+
+    def fetch(self, number: int) -> Object:
+        """One that will be read whole, if at all."""
+        path = self.paths[number]
+        return self.places.of(path).fetch(path)
+
+    def each(self, function: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
+        """What a function makes of some of them; of objects in stores many at a time, for each waits for a server."""
+        if len(numbers) < 2 or not is_url(self.paths[numbers[0]]):
+            return [function(number) for number in numbers]
+        with ThreadPoolExecutor(min(AT_ONCE, len(numbers)), "fastloader-objects") as pool:
+            try:
+                return list(pool.map(function, numbers))
+            finally:
+                pool.shutdown(cancel_futures=True)
 
 
 class Reading(io.RawIOBase):

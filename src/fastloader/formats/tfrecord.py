@@ -12,7 +12,7 @@ import numpy as np
 from fastloader.errors import ChecksumError, FormatError
 from fastloader.formats.indexes import Ranges, index_of, read_ranges
 from fastloader.formats.lines import unzipped
-from fastloader.formats.objects import Object, buffered, open_object
+from fastloader.formats.objects import Files, Object, buffered
 from fastloader.formats.records import Names, Records, Stream, picked
 from fastloader.kernels import Failure, crc32c, parse_example
 from fastloader.types import Sample
@@ -128,8 +128,8 @@ class TFRecord(Records):
 
     format = "tfrecord"
 
-    def __init__(self, paths: Sequence[str], types: Mapping[str, str] | None = None) -> None:
-        super().__init__(paths)
+    def __init__(self, files: Files, types: Mapping[str, str] | None = None) -> None:
+        super().__init__(files)
         source = self.source(0)
         first = []
         for row, (offset, length) in enumerate(_leading(source)):
@@ -198,10 +198,10 @@ class ZippedTFRecord(Stream):
 
     format = "tfrecord.gz"
 
-    def __init__(self, paths: Sequence[str], types: Mapping[str, str] | None = None) -> None:
-        super().__init__(paths)
+    def __init__(self, files: Files, types: Mapping[str, str] | None = None) -> None:
+        super().__init__(files)
         first: list[bytes] = []
-        source = open_object(self.paths[0])
+        source = files[0]
         try:
             for data, _, _ in zip(_records(source), range(LOOKED_AT), range(LOOKED_AT), strict=False):
                 first.append(data)

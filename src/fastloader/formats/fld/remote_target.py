@@ -9,7 +9,6 @@ there before, and a writer that fails takes its shards away again.
 from __future__ import annotations
 
 import contextlib
-import re
 import secrets
 import shutil
 import tempfile
@@ -28,8 +27,6 @@ from fastloader.stores import ChangedError, ObjectPath
 PIECE = 8 << 20
 WAITING = 1
 """Finished shards that wait while another is sent; making more of them would only fill the disk."""
-
-_OWN = re.compile(r"shard-([0-9a-f]{8}-)?\d{5,}\.fld")
 
 
 class ObjectTarget:
@@ -107,7 +104,7 @@ class BucketTarget:
     ) -> None:  # fmt: skip
         self._where = where
         self._manifest = where / MANIFEST
-        self._version, self._before = _current(self._manifest)
+        self._version, self._before = published_manifest(self._manifest)
         self._existing = existing
         if existing is not None and (self._before is None or self._before.shards != existing.shards):
             raise StoreError("is no folder of shards, so none can be added", path=where, hint="write it anew")
@@ -152,7 +149,7 @@ class BucketTarget:
             ) from error  # fmt: skip
         self._published = True
         if before is not None and self._existing is None:
-            self._remove([shard.path for shard in before.shards if _OWN.fullmatch(shard.path)])
+            self._remove(before.own_shards())
         self.discard()
 
     def discard(self) -> None:
@@ -182,7 +179,7 @@ def send(path: Path, to: ObjectPath) -> None:
         raise
 
 
-def _current(manifest: ObjectPath) -> tuple[str | None, Manifest | None]:
+def published_manifest(manifest: ObjectPath) -> tuple[str | None, Manifest | None]:
     """The manifest that is there, and its version."""
     try:
         version = manifest.store.stat(manifest.key).version
