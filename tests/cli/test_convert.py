@@ -81,7 +81,10 @@ def test_what_is_there_is_not_replaced_unasked(run, photos, tmp_path):
     [
         (["nowhere", "a.fld"], 2, "nowhere: there is no such file or folder; check the path"),
         (["nowhere/*.jpg", "a.fld"], 2, "no file fits the pattern"),
-        (["photos", "s3://bucket/a.fld"], 2, "write a local file, and bring it there by fastloader store put"),
+        (["photos", "ftp://host/a.fld"], 2, "no store for ftp://"),
+        (["photos", "s3://bucket/a.zip"], 2, "the name ends with .fld, .tar or .parquet"),
+        (["--endpoint", "http://x", "photos", "a.fld"], 2, "neither SRC nor DST is a URL"),
+        (["-o", "x", "photos", "s3://bucket/a.fld"], 2, "give NAME=VALUE"),
         (["photos", "a.zip"], 2, "the name ends with .fld, .tar or .parquet"),
         (["--format", "xml", "photos", "a.fld"], 2, "format='xml': one of"),
         (["--field", "x=Int", "photos", "a.fld"], 2, "no field Int; there are IntField"),

@@ -342,7 +342,7 @@ def test_memory_and_file_urls_hold_datasets_too(local: fl.DatasetReader, tmp_pat
 def test_without_obstore_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "obstore._obstore", None)
     monkeypatch.setattr(client, "_module", None)
-    with pytest.raises(StoreError, match=r'pip install "fastloader\[cloud\]"'):
+    with pytest.raises(ImportError, match=r'pip install "fastloader\[cloud\]"'):
         fl.open("s3://bucket/data")
 
 

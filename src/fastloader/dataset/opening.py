@@ -109,10 +109,12 @@ def open_dataset(
     - ``types``: for CSV, what columns hold, "int", "float" or "str"; for TFRecord, "list" for a feature that is one.
     """
     if not any(map(_is_remote, path if isinstance(path, list | tuple) else [path])):
-        given = {"storage_options": storage_options, "cache_dir": cache_dir, "cache_size": cache_size}
-        for name, value in given.items():
+        for name, value in (
+            ("storage_options", storage_options), ("cache_dir", cache_dir), ("cache_size", cache_size)
+        ):  # fmt: skip
             if value is not None:
-                raise ValueError(f"{path}: {name} is for URLs; this is a local path")
+                are = "are" if name.endswith("s") else "is"
+                raise ValueError(f"{path}: {name} {are} for URLs; this is a local path")
     cache = cache_at(cache_dir, cache_size)
     places = Places(storage_options, cache)
     found = open_source(path, places, format=format, fields=fields, where=where, rows=rows, types=types)

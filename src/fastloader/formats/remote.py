@@ -80,7 +80,7 @@ class RemoteObjects:
         location = parse_url(url)
         store = self._stores.get(location.root)
         if store is None:
-            store = self._stores.setdefault(location.root, open_store(url, self._options)[0])
+            store = self._stores.setdefault(location.root, open_store(location.root, self._options)[0])
         return store, location.key
 
     def open(self, path: str) -> RemoteObject:
