@@ -19,6 +19,10 @@ LARGEST = 1 << 40
 """Asked for where all of an object is wanted: a range makes the server tell the whole size, which is then checked."""
 
 
+NEAR = 32 << 10
+"""Bytes that a small read brings along: what is told before data comes in small parts, one beside the other."""
+
+
 class RemoteObject:
     """An object of one version: another one under its name is an error."""
 
@@ -26,13 +30,26 @@ class RemoteObject:
         self.path, self._store, self._key = path, store, key
         self.size, self.identity = found.size, found.version
         self._cached = None if cache is None else CachedObject(cache, store, key, self.size, self.identity)
+        self._near = (0, b"")
 
     def read(self, offset: int, size: int) -> bytes:
         """A range, known to be whole and of this version."""
+        if not 0 <= offset <= offset + size <= self.size:  # what a damaged file points to; no server need be asked
+            raise StoreError(f"ends {offset + size - self.size} bytes before offset {offset + size}", path=self.path)
         if not size:
             return b""
         if self._cached is not None:
             return bytes(self._cached.read(offset, size))
+        if size >= NEAR:
+            return self._fetched(offset, size)
+        begin, near = self._near  # one assignment, so that threads need no lock
+        if not begin <= offset <= offset + size <= begin + len(near):
+            begin = max(0, min(offset, self.size - NEAR))
+            near = self._fetched(begin, min(NEAR, self.size - begin))
+            self._near = begin, near
+        return near[offset - begin : offset - begin + size]
+
+    def _fetched(self, offset: int, size: int) -> bytes:
         return bytes(self._store.read(self._key, offset, size, version=self.identity))
 
 

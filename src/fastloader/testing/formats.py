@@ -27,7 +27,6 @@ from fastloader.testing.compare import identical
 from fastloader.types import Sample
 
 RANKS, WORKERS = 3, 2
-DAMAGES = 40
 BYTES = np.array([0, 1, 2, 34, 44, 127, 128, 200, 255], np.uint8)
 ALIEN = b"\x00\x01these bytes are nothing that anybody knows\xff" * 5
 
@@ -43,6 +42,8 @@ class FormatContract:
     """Whether a file that was cut short can be told from a whole one."""
     not_stored: ClassVar[tuple[str, ...]] = ()
     """Fields that no field of a ``.fld`` file can hold."""
+    damages = 40
+    """How many files with damaged bytes are tried."""
     options: ClassVar[dict[str, Any]] = {}
     """Given to ``fastloader.open``."""
 
@@ -228,7 +229,7 @@ class FormatContract:
         path = self.write(tmp_path)
         whole = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file() and file.stat().st_size}
         draw, told = np.random.default_rng(7), []
-        for _ in range(DAMAGES):
+        for _ in range(self.damages):
             file = list(whole)[draw.integers(len(whole))]
             data = bytearray(whole[file])
             for _ in range(draw.integers(1, 4)):
