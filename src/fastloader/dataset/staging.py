@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from fastloader.errors import NotFoundError, StoreError
 from fastloader.formats.fld import MANIFEST, Manifest
 from fastloader.formats.fld import Dataset as Stored
-from fastloader.formats.fld.remote_target import published_manifest
+from fastloader.formats.fld.remote_target import published_manifest, put_manifest, remove_objects
 from fastloader.stores import ChangedError, ObjectPath, exchange, write_atomically
 from fastloader.stores.local import remove, sync_directory
 
@@ -118,19 +118,8 @@ class BucketStage:
 
     def publish(self) -> None:
         """Put a manifest that names the shards, if the one there is still the one that was; remove what is needless."""
-        name, store = self._folder.name, self._where.store
-        shards = tuple(replace(shard, path=f"{name}/{shard.path}") for shard in Manifest.load(self._folder).shards)
-        before = self._before
-        manifest = Manifest(shards, 1 if before is None else before.snapshot + 1)
-        target = self._where / MANIFEST
-        try:
-            store.put(target.key, manifest.to_bytes(), if_absent=self._version is None, if_match=self._version)
-        except ChangedError as error:
-            raise StoreError(
-                "was changed by another writer in the meantime; nothing was published", path=self._where,
-                hint="run the conversion again",
-            ) from error  # fmt: skip
+        folder, before = self._folder, self._before
+        shards = tuple(replace(shard, path=f"{folder.name}/{shard.path}") for shard in Manifest.load(folder).shards)
+        put_manifest(self._where, shards, self._version, before)
         old = [] if before is None else before.own_shards()
-        for path in (self._folder / MANIFEST, self._marker, *(self._where / name for name in old)):
-            with contextlib.suppress(StoreError):  # what can't be removed is in nobody's way
-                store.delete(path.key)
+        remove_objects(self._where, [f"{folder.name}/{MANIFEST}", MARKER, *old])

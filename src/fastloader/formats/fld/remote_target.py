@@ -9,12 +9,14 @@ there before, and a writer that fails takes its shards away again.
 from __future__ import annotations
 
 import contextlib
+import posixpath
 import secrets
 import shutil
 import tempfile
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from fastloader.errors import FormatError, NotFoundError, StoreError
@@ -134,22 +136,11 @@ class BucketTarget:
         fresh = self._shards.finish()
         self._shards.settle()
         before = self._before
-        if self._existing is not None and before is not None:
-            manifest = before.with_shards(fresh)
-        else:
-            manifest = Manifest(tuple(fresh), 1 if before is None else before.snapshot + 1)
-        try:
-            self._manifest.store.put(
-                self._manifest.key, manifest.to_bytes(), if_absent=self._version is None, if_match=self._version
-            )
-        except ChangedError as error:
-            raise StoreError(
-                "was changed by another writer in the meantime; nothing was published", path=self._where,
-                hint="write again",
-            ) from error  # fmt: skip
+        shards = (*before.shards, *fresh) if self._existing is not None and before is not None else tuple(fresh)
+        put_manifest(self._where, shards, self._version, before)
         self._published = True
         if before is not None and self._existing is None:
-            self._remove(before.own_shards())
+            remove_objects(self._where, before.own_shards())
         self.discard()
 
     def discard(self) -> None:
@@ -157,13 +148,43 @@ class BucketTarget:
         self._shards.discard()
         self._shards.close()
         if not self._published:
-            self._remove([shard.path for shard in self._shards.done])
+            remove_objects(self._where, [shard.path for shard in self._shards.done])
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _remove(self, names: Sequence[str]) -> None:
-        for name in names:
-            with contextlib.suppress(StoreError):  # what can't be removed is in nobody's way
-                self._where.store.delete((self._where / name).key)
+
+def put_manifest(where: ObjectPath, shards: tuple[Shard, ...], version: str | None, before: Manifest | None) -> None:
+    """Make these shards the dataset, if the manifest there is still the one that was found."""
+    manifest = Manifest(shards, 1 if before is None else before.snapshot + 1)
+    try:
+        where.store.put((where / MANIFEST).key, manifest.to_bytes(), if_absent=version is None, if_match=version)
+    except ChangedError as error:
+        raise StoreError(
+            "was changed by another writer in the meantime; nothing was published", path=where, hint="write again"
+        ) from error
+
+
+def concatenate_objects(where: ObjectPath, datasets: Sequence[Dataset]) -> None:
+    """A manifest in a store that names the shards of other datasets there."""
+    version, before = published_manifest(where / MANIFEST)
+    shards = []
+    for dataset in datasets:
+        for shard in dataset.shards:
+            place = dataset.path / shard.path
+            assert isinstance(place, ObjectPath)
+            if f"{place.key}/".startswith(f"{where.key}/"):
+                raise StoreError(
+                    f"would be replaced, and its own {place.name} with it", path=where, hint="choose another name"
+                )
+            shards.append(replace(shard, path=posixpath.relpath(place.key, where.key)))
+    put_manifest(where, tuple(shards), version, before)
+    remove_objects(where, [] if before is None else before.own_shards())
+
+
+def remove_objects(where: ObjectPath, names: Sequence[str]) -> None:
+    """Remove objects of a folder that nothing names any more."""
+    for name in names:
+        with contextlib.suppress(StoreError):  # what can't be removed is in nobody's way
+            where.store.delete((where / name).key)
 
 
 def send(path: Path, to: ObjectPath) -> None:
