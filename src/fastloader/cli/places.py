@@ -36,6 +36,10 @@ def store_options(function: Command) -> Command:
     return function
 
 
+_LIMITS = ("attempts", "deadline", "attempt_timeout", "first_wait", "longest_wait", "hedge_after")
+"""Options that are numbers."""
+
+
 def settings_of(given: Given) -> dict[str, Any] | None:
     """The ``storage_options`` that were given."""
     settings: dict[str, Any] = {}
@@ -43,9 +47,16 @@ def settings_of(given: Given) -> dict[str, Any] | None:
         name, equals, value = one.partition("=")
         if not (name and equals):
             raise click.UsageError(f"-o {one}: give NAME=VALUE")
-        settings[name] = value
+        settings[name] = _number(value) if name in _LIMITS else value
     settings |= {name: given[name] for name in ("endpoint", "profile") if given[name]}
     return settings | ({"anonymous": True} if given["anonymous"] else {}) or None
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text  # what is wrong with it is told by who takes it
 
 
 def located(dataset: str, given: Given) -> Path | ObjectPath:

@@ -140,7 +140,7 @@ def write(node: Node, path: Path | ObjectPath, options: Options) -> dict[str, Fi
     """Write all elements; the fields they were written with."""
     suffix = Path(path.name).suffix
     if suffix not in (".fld", *EXPORTS):
-        raise ValueError(f"{path.name}: a name ends with .fld, {' or '.join(EXPORTS)}, which says what to write")
+        raise ValueError(f"{path}: a name ends with .fld, {' or '.join(EXPORTS)}, which says what to write")
     if suffix in EXPORTS and (options.shard_size is not None or options.compression is not None):
         raise ValueError(f"shard_size and compression are for .fld, not for {suffix}")
     elements = Elements(node, new_run())

@@ -5,15 +5,17 @@ Local files fill it here, objects of stores in ``remote``.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import io
 import os
 import stat
-from collections import OrderedDict
+import threading
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Lock
 from typing import Any, Protocol, TypeVar
 
@@ -228,11 +230,47 @@ class Files:
         """What a function makes of some of them; of objects in stores many at a time, for each waits for a server."""
         if len(numbers) < 2 or not is_url(self.paths[numbers[0]]):
             return [function(number) for number in numbers]
-        with ThreadPoolExecutor(min(AT_ONCE, len(numbers)), "fastloader-objects") as pool:
-            try:
-                return list(pool.map(function, numbers))
-            finally:
-                pool.shutdown(cancel_futures=True)
+        return at_once(function, numbers)
+
+
+def at_once(function: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
+    """What a function makes of numbers, of several at a time; or what it raised for the first that failed.
+
+    Threads that wait for a server keep nobody: neither who presses Ctrl-C, nor the end of the program.
+    """
+    waiting: deque[int] = deque(range(len(numbers)))
+    told: SimpleQueue[tuple[int, Any, BaseException | None]] = SimpleQueue()
+
+    def work() -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                at = waiting.popleft()
+                try:
+                    told.put((at, function(numbers[at]), None))
+                except BaseException as error:
+                    told.put((at, None, error))
+
+    for _ in range(min(AT_ONCE, len(numbers))):
+        threading.Thread(target=work, name="fastloader-objects", daemon=True).start()
+    found: dict[int, T] = {}
+    failed: dict[int, BaseException] = {}
+    given_up = 0
+    try:
+        while len(found) + len(failed) + given_up < len(numbers):
+            at, value, error = told.get()
+            if error is None:
+                found[at] = value
+                continue
+            failed[at] = error
+            with contextlib.suppress(IndexError):
+                while True:
+                    waiting.pop()
+                    given_up += 1
+    finally:
+        waiting.clear()
+    if failed:
+        raise failed[min(failed)]
+    return [found[at] for at in range(len(numbers))]
 
 
 class Reading(io.RawIOBase):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fastloader.errors import FormatError, KeyNotFoundError, NotFoundError
+from fastloader.errors import FormatError, KeyNotFoundError, NotFoundError, StoreError
 from fastloader.formats.arrays import ArrayFiles, ArrayRows
 from fastloader.formats.arrow import ArrowFile, ArrowStream, Parquet, Where
 from fastloader.formats.files import ClassFolders, RawFiles, has_classes
@@ -104,6 +104,8 @@ def open_source(
     if format is not None and format not in FORMATS and format != "fld":
         raise ValueError(f"format={format!r}: one of fld, {', '.join(FORMATS)}")
     chosen = None if fields is None else (fields,) if isinstance(fields, str) else tuple(fields)
+    if not all(isinstance(name, str) for name in chosen or ()):
+        raise TypeError(f"fields={fields!r}: names of fields are texts")
     if chosen == ():
         raise KeyNotFoundError("fields: none chosen", path=str(path))
     request = Request(fields=chosen, where=where, rows=rows, types=None if types is None else dict(types))
@@ -143,7 +145,7 @@ def _expanded(path: Any, places: Places) -> tuple[list[str], str, bool]:
         return [file for one in path for file in _expanded(one, places)[0]], "", False
     text = os.fsdecode(path)
     text = local_path(text) or text
-    if is_url(text) and (promised(text) == "fld" or _has_manifest(text, places)):
+    if is_url(text) and (promised(text) == "fld" or (promised(text) is None and _has_manifest(text, places))):
         return [text], "", True
     store = places.of(text)
     if store.is_folder(text):
@@ -175,6 +177,9 @@ def _has_manifest(url: str, places: Places) -> bool:
         places.open(f"{url.rstrip('/')}/{MANIFEST}")
     except (NotFoundError, RefusedError):
         return False
+    except StoreError as error:
+        error.path = url
+        raise
     return True
 
 
