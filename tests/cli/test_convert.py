@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import signal
 import subprocess
 import tarfile
@@ -127,6 +129,22 @@ def test_an_interrupted_conversion_goes_on(tmp_path):
     assert (tmp_path / "a.fld" / "shard-00000.fld").stat().st_ino == written
     reader = fl.open(tmp_path / "a.fld")
     assert reader.read_batch(range(60_000), ["i"])["i"].tolist() == list(range(60_000))
+
+
+@pytest.mark.parametrize("arguments", [("a.fld",), ("a.tar",), ("a.parquet",), ("--shard-size", "4MB", "a.fld")])
+def test_a_target_that_takes_no_more_is_told_and_left_as_it_was(tmp_path, arguments):
+    """As on a full disk: the system refuses to write on."""
+    with (tmp_path / "x.jsonl").open("w") as file:
+        for i in range(2000):
+            file.write(f'{{"t": "{os.urandom(300).hex()}", "i": {i}}}\n')
+    done = subprocess.run(
+        command("convert", "-q", "x.jsonl", *arguments), cwd=tmp_path, capture_output=True, text=True, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
+    )  # fmt: skip
+    assert done.returncode == 2, done
+    assert done.stderr.startswith("fastloader: ")
+    assert "File too large" in done.stderr
+    assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".converting")] == ["x.jsonl"]
 
 
 def test_fields_are_written_as_in_python():

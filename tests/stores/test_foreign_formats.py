@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import io
 import itertools
+import json
 import pickle
+import signal
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,12 +18,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from tests.formats.test_tfrecord_files import record
 from tests.stores.fault_proxy import fault_proxy
 
 import fastloader as fl
+from fastloader.formats import indexes, tfrecord
+from fastloader.formats.objects import at_once
 from fastloader.stores import ChangedError, MemoryStore, open_store
 from fastloader.testing import identical
 from fastloader.testing.seaweed import PUBLIC
+from fastloader.torch import TorchMapDataset
 
 _names = itertools.count()
 
@@ -233,6 +241,101 @@ def test_of_many_objects_each_is_one_request(s3):
         assert len(proxy.requests) <= 22
 
 
+def fetched(proxy):
+    """Bytes of ranges that were asked for."""
+    spans = [span.removeprefix("bytes=").split("-") for method, _, span in proxy.requests if method == "GET" and span]
+    return sum(int(end) - int(begin) + 1 for begin, end in spans)
+
+
+def test_of_a_large_object_only_what_is_asked_for_comes(s3):
+    """Columns and row groups of Parquet, batches and columns of Arrow, chunks of HDF5, rows of NPZ."""
+    store, at = open_store("s3://foreign/parts", s3.storage_options())
+    wide = np.random.default_rng(0).bytes(2_000_000)
+    table = pa.table({"n": range(200), "wide": [wide[10_000 * i :][:10_000] for i in range(200)]})
+    parquet, arrow, npz, hdf5 = (io.BytesIO() for _ in range(4))
+    pq.write_table(table, parquet, row_group_size=10, compression="none", use_dictionary=False)
+    with pa.ipc.new_file(arrow, table.schema) as writer:
+        writer.write_table(table, max_chunksize=10)
+    rows = np.frombuffer(wide, np.uint8).reshape(200, 10_000)
+    np.savez(npz, n=np.arange(200), wide=rows)
+    with h5py.File(hdf5, "w") as file:
+        file.create_dataset("n", data=np.arange(200))
+        file.create_dataset("wide", data=rows, chunks=(10, 10_000))
+    for name, data in (("a.parquet", parquet), ("a.arrow", arrow), ("a.npz", npz), ("a.h5", hdf5)):
+        store.put(f"{at}/{name}", data.getvalue())
+        with fault_proxy(s3.endpoint) as proxy:
+            url, options = f"{store.url}/{at}/{name}", s3.storage_options(proxy.url)
+            assert [int(sample["n"]) for sample in fl.open(url, options, fields="n")] == list(range(200))
+            # Of Arrow, the lengths of batches stand before each, and small reads bring their neighbours along.
+            assert fetched(proxy) < (1_500_000 if name == "a.arrow" else 900_000), name
+            proxy.requests.clear()
+            assert bytes(fl.open(url, options)[57]["wide"]) == wide[570_000:580_000]
+            assert fetched(proxy) < 1_500_000, name
+            if name == "a.parquet":
+                proxy.requests.clear()
+                (found,) = fl.open(url, options, where=[("n", "==", 123)])
+                assert found["wide"] == wide[1_230_000:1_240_000]
+                assert fetched(proxy) < 600_000
+
+
+def test_the_index_of_an_object_is_kept_for_its_version(s3, monkeypatch, tmp_path):
+    monkeypatch.setenv("FASTLOADER_CACHE", str(tmp_path))
+    monkeypatch.setattr(indexes, "WORTH_KEEPING", 1)
+    scans = []
+    scan = tfrecord.scan
+    monkeypatch.setattr(tfrecord, "scan", lambda source: scans.append(source.path) or scan(source))
+    store, at = open_store("s3://foreign/index", s3.storage_options())
+    for count in (5, 9):
+        store.put(f"{at}/a.tfrecord", b"".join(record(b"\x07%d" % i) for i in range(count)))
+        for _ in range(2):
+            dataset = fl.open(f"{store.url}/{at}/a.tfrecord", s3.storage_options())
+            assert [sample["data"] for sample in dataset] == [b"\x07%d" % i for i in range(count)]
+    assert scans == [f"{store.url}/{at}/a.tfrecord"] * 2
+    assert len(list((tmp_path / "indexes").iterdir())) == 1
+
+
+def test_ctrl_c_waits_for_no_server(s3):
+    """Nor does the end of the program."""
+    store, at = open_store("s3://foreign/silent", s3.storage_options())
+    for i in range(8):
+        store.put(f"{at}/{i}.bin", b"x")
+    code = (
+        "import json, sys, threading, fastloader as fl\n"
+        "dataset = fl.open(sys.argv[1], json.loads(sys.argv[2]))\n"
+        "input()\n"
+        "try:\n    list(dataset)\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
+    )
+    with fault_proxy(s3.endpoint) as proxy:
+        words = [sys.executable, "-c", code, f"{store.url}/{at}", json.dumps(s3.storage_options(proxy.url))]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            while not any("list-type" in path for _, path, _ in proxy.requests):
+                assert process.poll() is None
+            proxy.fault = "silence"
+            process.stdin.write("\n")
+            process.stdin.flush()
+            while proxy.spoilt < 8:
+                assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+            said, _ = process.communicate(timeout=20)  # a read may take two minutes
+        assert (process.returncode, said) == (0, "interrupted\n")
+
+
+def test_of_several_at_once_the_first_failure_is_told_and_no_more_are_begun():
+    begun = []
+
+    def work(number):
+        begun.append(number)
+        if number >= 40:
+            raise ValueError(number)
+        return -number
+
+    assert at_once(work, range(40)) == [-i for i in range(40)]
+    begun.clear()
+    with pytest.raises(ValueError, match="40"):
+        at_once(work, [40, 41, *range(1000, 2000)])
+    assert len(begun) < 200
+
+
 @pytest.mark.long
 def test_ten_thousand_objects_come_in_an_order_that_is_a_matter_of_the_seed(s3):
     count = 10_000
@@ -288,6 +391,10 @@ def test_a_hundred_npz_objects_become_torch_tensors(hundred):
     assert batches[0]["x"].shape == (16, 4, 4)
     check_hundred(batches)
     check_hundred(list(torch.utils.data.DataLoader(dataset, batch_size=16)))  # a dataset of torch's kind too
+    for workers in (0, 2):
+        samples = TorchMapDataset(fl.open(url, options))
+        draw = torch.Generator().manual_seed(3)
+        check_hundred(list(torch.utils.data.DataLoader(samples, 16, shuffle=True, generator=draw, num_workers=workers)))
 
 
 def test_a_hundred_npz_objects_go_into_a_loader_once_they_are_written_as_fld(hundred, tmp_path):

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from fastloader.errors import FastLoaderError, FormatError
 from fastloader.formats.arrays import check_lengths
 from fastloader.formats.extras import required
-from fastloader.formats.objects import Files, LocalObject, Object, Reading
-from fastloader.formats.records import Kept, Names, Records
+from fastloader.formats.objects import LocalObject, Object, Reading
+from fastloader.formats.records import Columns, Names
 from fastloader.types import Sample
 
 T = TypeVar("T")
@@ -29,21 +29,10 @@ KEPT_BLOCKS = 512
 """What is kept of an object in a store: blocks, of which a few are fetched at a time."""
 
 
-class Hdf5(Records):
+class Hdf5(Columns):
     """Datasets in groups are called by their path, ``group/data``. Single values are no samples and left out."""
 
     format = "hdf5"
-
-    def __init__(self, files: Files, wanted: Names = None) -> None:
-        super().__init__(files)
-        self._wanted = wanted
-        self._kept = Kept()
-        self._names = tuple(self.file(0))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The datasets."""
-        return self._names
 
     def begin(self, number: int) -> dict[str, Column]:
         """The datasets of a file, by name; it stays open."""

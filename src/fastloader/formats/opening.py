@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastloader.errors import FormatError, KeyNotFoundError, NotFoundError, StoreError
 from fastloader.formats.arrays import ArrayFiles, ArrayRows
@@ -18,7 +18,7 @@ from fastloader.formats.fld import MANIFEST, is_sharded
 from fastloader.formats.hdf5 import Hdf5
 from fastloader.formats.lines import TYPES, CommaLines, JsonLines, ZippedCommaLines, ZippedJsonLines
 from fastloader.formats.mds import INDEX, Mds
-from fastloader.formats.objects import Files, Object, Places
+from fastloader.formats.objects import Files, Object, Places, at_once
 from fastloader.formats.recognise import NAMES, format_of, promised
 from fastloader.formats.records import Names, Source
 from fastloader.formats.tfrecord import TFRecord, ZippedTFRecord
@@ -109,8 +109,8 @@ def open_source(
     if chosen == ():
         raise KeyNotFoundError("fields: none chosen", path=str(path))
     request = Request(fields=chosen, where=where, rows=rows, types=None if types is None else dict(types))
-    paths, root, single = _expanded(path, places)
-    if format == "fld" or (format is None and _is_fld(paths, single, places)):
+    paths, root, single, shards = _expanded(path, places)
+    if format == "fld" or (format is None and single and (shards or _is_fld(paths[0], places))):
         _only("fld", request, ())
         if not single:
             raise FormatError("several .fld datasets", path=paths[0], hint="fl.concatenate makes them one")
@@ -135,32 +135,54 @@ def _only(name: str, request: Request, options: tuple[str, ...]) -> None:
             raise ValueError(f"types={{{column!r}: {kind!r}}}: for {NAMES[name]}, one of {', '.join(_TYPES[name])}")
 
 
-def _expanded(path: Any, places: Places) -> tuple[list[str], str, bool]:
-    """The files that are meant, the folder they are told relative to, and whether it was one file or dataset."""
+class Meant(NamedTuple):
+    """The files that are meant, the folder they are told relative to, whether it was one file or dataset, and whether
+    that is known to be a folder of shards.
+    """
+
+    paths: list[str]
+    root: str = ""
+    single: bool = False
+    shards: bool = False
+
+
+def _expanded(path: Any, places: Places) -> Meant:
     if not isinstance(path, str | bytes | os.PathLike):
         if not isinstance(path, Sequence):
             raise TypeError(f"a path, a pattern or a list of paths is needed, not a {type(path).__name__}")
         if not path:
             raise ValueError("an empty list of paths")
-        return [file for one in path for file in _expanded(one, places)[0]], "", False
+        if not any(map(is_url, path)):
+            return Meant([file for one in path for file in _expanded(one, places).paths])
+        return Meant([file for found in at_once(lambda n: _found(path[n], places), range(len(path))) for file in found])
     text = os.fsdecode(path)
     text = local_path(text) or text
-    if is_url(text) and (promised(text) == "fld" or (promised(text) is None and _has_manifest(text, places))):
-        return [text], "", True
+    if is_url(text):
+        if promised(text) == "fld":
+            return Meant([text], single=True)
+        if promised(text) is None and _has_manifest(text, places):
+            return Meant([text], single=True, shards=True)
     store = places.of(text)
     if store.is_folder(text):
         if not is_url(text) and (is_sharded(Path(text)) or promised(text) == "fld"):
-            return [text], "", True
+            return Meant([text], single=True, shards=True)
         found = store.within(text)
         if not found:
             raise FormatError("is an empty folder", path=text)
-        return found, text, False
+        return Meant(found, text)
     if glob.has_magic(text) and not text.startswith(("http://", "https://")) and not os.path.exists(text):
         found = store.match(text)
         if not found:
             raise NotFoundError("no file fits the pattern", path=text, hint="check the pattern")
-        return found, _root_of(text), False
-    return [text], "", True
+        return Meant(found, _root_of(text))
+    return Meant([text], single=True)
+
+
+def _found(path: Any, places: Places) -> list[str]:
+    """The files that a part of a list means. Of an object, which most are, is asked once."""
+    if not is_url(path) or local_path(path) is not None or glob.has_magic(path):
+        return _expanded(path, places).paths
+    return places.of(path).within(path) if places.of(path).is_folder(path) else [path]
 
 
 def _root_of(pattern: str) -> str:
@@ -183,12 +205,9 @@ def _has_manifest(url: str, places: Places) -> bool:
     return True
 
 
-def _is_fld(paths: Sequence[str], single: bool, places: Places) -> bool:
-    """A folder of shards, a file so named, whose reader says best what is wrong with it, or one that holds one."""
-    if not single:
-        return False
-    path = paths[0]
-    return promised(path) == "fld" or places.of(path).is_folder(path) or format_of(places.open(path)) == "fld"
+def _is_fld(path: str, places: Places) -> bool:
+    """A file so named, whose reader says best what is wrong with it, or one that holds a dataset."""
+    return promised(path) == "fld" or format_of(places.open(path)) == "fld"
 
 
 def _mds_indexes(paths: Sequence[str], root: str, places: Places) -> list[str]:

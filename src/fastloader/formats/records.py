@@ -130,6 +130,21 @@ class Records(Source):
             raise
 
 
+class Columns(Records):
+    """Files of columns, which have names and all as many rows; ``wanted`` are those of interest."""
+
+    def __init__(self, files: Files, wanted: Names = None) -> None:
+        super().__init__(files)
+        self._wanted = wanted
+        self._kept = Kept()
+        self._names = tuple(self.file(0))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those of the first file."""
+        return self._names
+
+
 class Stream(Source):
     """Samples that come one after the other, since nothing tells where in a file each begins."""
 
