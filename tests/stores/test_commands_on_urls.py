@@ -231,6 +231,7 @@ def test_ctrl_c_in_the_command_says_how_to_go_on(s3: S3Server, tmp_path: Path) -
     options = [f"-oaccess_key_id={ACCESS}", f"-osecret_access_key={SECRET}", "--endpoint", s3.endpoint]
     words = [sys.executable, "-m", "fastloader", "convert", *options, "--shard-size", "200KB"]
     store, key = open_store(into, s3.storage_options())
+    store.put("first", b"so that there is a bucket")
     with subprocess.Popen(
         [*words, str(tmp_path / "a.jsonl"), into], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     ) as process:
@@ -240,7 +241,7 @@ def test_ctrl_c_in_the_command_says_how_to_go_on(s3: S3Server, tmp_path: Path) -
         said = process.communicate()[1]
     assert (process.returncode, said) == (130, "fastloader: interrupted; the same command goes on where this was\n")
     done = subprocess.run([*words, str(tmp_path / "a.jsonl"), into], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
     with fl.open(into, s3.storage_options()) as reader:
         assert reader.read_batch(range(60_000), ["i"])["i"].tolist() == list(range(60_000))
 

@@ -20,6 +20,7 @@ from fastloader.formats.fld import MANIFEST, Manifest
 from fastloader.formats.fld import Dataset as Stored
 from fastloader.formats.fld.remote_target import published_manifest, put_manifest, remove_objects
 from fastloader.stores import ChangedError, ObjectPath, exchange, write_atomically
+from fastloader.stores.copying import below
 from fastloader.stores.local import remove, sync_directory
 
 MARKER = "conversion.json"
@@ -122,4 +123,7 @@ class BucketStage:
         shards = tuple(replace(shard, path=f"{folder.name}/{shard.path}") for shard in Manifest.load(folder).shards)
         put_manifest(self._where, shards, self._version, before)
         old = [] if before is None else before.own_shards()
-        remove_objects(self._where, [f"{folder.name}/{MANIFEST}", MARKER, *old])
+        kept = {shard.path for shard in shards}
+        there = [f"{folder.name}/{name}" for _, name in below(self._where.store, folder.key)]
+        left = [name for name in there if name not in kept]  # its manifest, and what an interrupted writer has left
+        remove_objects(self._where, [*left, MARKER, *old])

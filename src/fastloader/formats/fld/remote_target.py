@@ -137,11 +137,23 @@ class BucketTarget:
         self._shards.settle()
         before = self._before
         shards = (*before.shards, *fresh) if self._existing is not None and before is not None else tuple(fresh)
-        put_manifest(self._where, shards, self._version, before)
-        self._published = True
+        self._published = True  # or so it may be, from here on: who is interrupted can't tell, and must remove nothing
+        try:
+            put_manifest(self._where, shards, self._version, before)
+        except StoreError:
+            self._published = self._names(shards)
+            raise
         if before is not None and self._existing is None:
             remove_objects(self._where, before.own_shards())
         self.discard()
+
+    def _names(self, shards: tuple[Shard, ...]) -> bool:
+        """Whether the manifest there names these; where that can't be told, it may."""
+        try:
+            _, found = published_manifest(self._manifest)
+        except StoreError:
+            return True
+        return found is not None and found.shards == shards
 
     def discard(self) -> None:
         """Leave nothing behind that was not published."""
