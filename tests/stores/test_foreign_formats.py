@@ -349,17 +349,6 @@ def test_ten_thousand_objects_come_in_an_order_that_is_a_matter_of_the_seed(s3):
     assert sorted(other) == sorted(sample["path"] for sample in one) == [f"{i:05d}.bin" for i in range(count)]
 
 
-@pytest.fixture(scope="module")
-def hundred(s3):
-    """A hundred NPZ objects in a bucket, and options to read them."""
-    store, at = open_store("s3://foreign/hundred", s3.storage_options())
-    for i in range(100):
-        file = io.BytesIO()
-        np.savez(file, x=np.full((4, 4), i, np.float32), y=np.int64(i))
-        store.put(f"{at}/npz/{i:03d}.npz", file.getvalue())
-    return "s3://foreign/hundred/npz", s3.storage_options()
-
-
 def check_hundred(batches):
     seen = [int(y) for batch in batches for y in batch["y"]]
     assert sorted(seen) == list(range(100))
