@@ -20,7 +20,8 @@ from fastloader.formats.fld import Dataset, explain
 from fastloader.formats.fld.dataset import OPENED_AT_ONCE
 from fastloader.formats.fld.file import FldFile
 from fastloader.formats.fld.layout import Kind
-from fastloader.stores import BlockCache, ObjectPath, locate
+from fastloader.stores import ObjectPath, locate
+from fastloader.stores.cache import cache_at
 from fastloader.types import Batch, Key, Sample, key_bytes, key_text, mask_missing
 
 
@@ -56,12 +57,11 @@ class DatasetReader:
         cache_size: int | str | None = None,
     ) -> None:
         where = locate(path, storage_options)
-        if cache_dir is not None:
+        cache = cache_at(cache_dir, cache_size)
+        if cache is not None:
             if not isinstance(where, ObjectPath):
                 raise ValueError(f"{os.fspath(path)}: cache_dir is for URLs; this is a local path")
-            where = replace(where, cache=BlockCache(cache_dir, cache_size))
-        elif cache_size is not None:
-            raise ValueError("cache_size without cache_dir: say where to keep the copies")
+            where = replace(where, cache=cache)
         self._dataset: Dataset | None = Dataset(where)
         self._columns: dict[str, _Column] = {}
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fastloader.cli.output import complain, on_terminal, printable, readable, say, to_json, write_bytes
-from fastloader.cli.status import existing, message_of, status_of
+from fastloader.cli.places import open_reader, store_options
+from fastloader.cli.status import message_of, status_of
 from fastloader.errors import FormatError, KeyNotFoundError
 
 if TYPE_CHECKING:
@@ -24,18 +24,22 @@ class _CatCommand(click.Command):
     """Takes ``-1`` for the last sample, not for an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """All options may go first and everything else behind a ``--``; the one that takes a value is joined to it."""
-        if "--tokenizer" in args[:-1]:
-            at = args.index("--tokenizer")
-            args = [*args[:at], f"--tokenizer={args[at + 1]}", *args[at + 2 :]]
+        """All options may go first and everything else behind a ``--``; those that take a value are joined to it."""
         end = args.index("--") if "--" in args else len(args)
+        valued = {name for one in self.params if isinstance(one, click.Option) and not one.is_flag for name in one.opts}
+        joined: list[str] = []
+        rest = iter(args[:end])
+        for arg in rest:
+            value = next(rest, None) if arg in valued else None
+            joined.append(arg if value is None else f"{arg}={value}" if arg.startswith("--") else f"{arg}{value}")
+        args, end = [*joined, *args[end:]], len(joined)
         options = [arg for arg in args[:end] if arg.startswith("-") and not _NUMBER.fullmatch(arg)]
         others = [arg for arg in args[:end] if arg not in options]
         return super().parse_args(ctx, [*options, "--", *others, *args[end + 1 :]])
 
 
 @click.command("cat", cls=_CatCommand)
-@click.argument("dataset", type=click.Path(path_type=Path))
+@click.argument("dataset", type=click.Path())
 @click.argument("sample")
 @click.argument("field", required=False)
 @click.option("--key", "is_key", is_flag=True, help="SAMPLE is a key even if it looks like a number.")
@@ -45,9 +49,10 @@ class _CatCommand(click.Command):
     "--tokenizer", metavar="FILE|NAME", help="Show tokens as text too: a tokenizer's file, or tiktoken's name."
 )
 @click.option("--force", is_flag=True, help="Write binary data even to a terminal; needs FIELD.")
+@store_options
 def command(
-    dataset: Path, sample: str, field: str | None, is_key: bool, npy: bool, as_json: bool, tokenizer: str | None,
-    force: bool,
+    dataset: str, sample: str, field: str | None, is_key: bool, npy: bool, as_json: bool, tokenizer: str | None,
+    force: bool, **store: Any,
 ) -> None:  # fmt: skip
     """Show a SAMPLE, or write one FIELD of it.
 
@@ -61,9 +66,8 @@ def command(
     if field is not None and tokenizer is not None:
         raise click.UsageError("--tokenizer is for a whole sample; leave out FIELD")
     from fastloader.cli.stream import stream_of
-    from fastloader.reader import DatasetReader
 
-    with DatasetReader(existing(dataset)) as reader:
+    with open_reader(dataset, store) as reader:
         stream = stream_of(reader.dataset)
         if stream is not None:
             _stream(reader, stream, sample, field, npy, as_json, tokenizer, force)
