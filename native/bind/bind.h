@@ -107,6 +107,8 @@ struct BoundPayloads {
                   const BoundDictionary* dictionary)
         : file(file),
           payloads(this->file.bytes(), extents.table, begin, end, dictionary ? &dictionary->dictionary : nullptr) {}
+    BoundPayloads(nb::object file, const BoundTable& extents, fl::Foreign foreign)
+        : file(file), payloads(this->file.bytes(), extents.table, 0, this->file.bytes().size(), nullptr, foreign) {}
     BoundPayloads(nb::object file, const fl::Windows& windows) : file(file), payloads(this->file.bytes(), windows) {}
 
     Buffer file;

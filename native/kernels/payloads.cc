@@ -8,8 +8,9 @@
 namespace fl {
 
 Payloads::Payloads(Bytes file, const Table& extents, std::uint64_t data_begin, std::uint64_t data_end,
-                   const Dictionary* dictionary)
-    : file_(file), extents_(&extents), data_begin_(data_begin), data_end_(data_end), dictionary_(dictionary) {
+                   const Dictionary* dictionary, Foreign foreign)
+    : file_(file), extents_(&extents), data_begin_(data_begin), data_end_(data_end), dictionary_(dictionary),
+      foreign_(foreign) {
     if (extents.row_size() != sizeof(Extent)) throw Failure("format", "an extent has 32 bytes");
     if (data_begin > data_end || data_end > file.size()) throw Failure("format", "the data lies outside the file");
 }
@@ -94,6 +95,7 @@ Bytes Payloads::stored(const Extent& extent, const std::uint8_t* there) const {
         if (!there) check_items(extent);
         return bytes;
     }
+    if (foreign_.unchecked) return bytes;
     std::uint32_t computed = 0;
     guarded([&] { computed = crc32c(bytes); });
     check_sum(extent, computed);
@@ -101,7 +103,7 @@ Bytes Payloads::stored(const Extent& extent, const std::uint8_t* there) const {
 }
 
 void Payloads::copy(const Extent& extent, std::uint8_t* out, const std::uint8_t* there) const {
-    if (has_windows()) {
+    if (has_windows() || foreign_.unchecked) {
         if (!there) check_items(extent);
         guarded([&] { std::memcpy(out, unchecked(extent, there).data(), extent.size); });
         return;
