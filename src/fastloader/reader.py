@@ -18,7 +18,7 @@ from fastloader.errors import DecodeError, FastLoaderError, KeyNotFoundError, Un
 from fastloader.fields import BatchDecoder, BatchParts, Decoder, Field, Lazy, MappedPayloads
 from fastloader.formats.fld import Dataset, explain
 from fastloader.formats.fld.dataset import OPENED_AT_ONCE
-from fastloader.formats.fld.file import FldFile
+from fastloader.formats.fld.file import FldFile, check_hint
 from fastloader.formats.fld.layout import Kind
 from fastloader.stores import BlockCache, ObjectPath, locate
 from fastloader.types import Batch, Key, Sample, key_bytes, key_text, mask_missing
@@ -236,17 +236,10 @@ class DatasetReader:
                 else:
                     rows = np.where(valid, rows, -1)
             if column.batch is not None:
-                metadata = np.zeros(len(rows), column.metadata_type)
-                if column.metadata_type.itemsize:
-                    remote = self.dataset.is_remote
-                    tables = [
-                        file.table(Kind.METADATA, column.number, _of(which, rows, i) if remote else None)
-                        for i, file in enumerate(files)
-                    ]
-                    kernels.take([t for t in tables if t is not None], which, rows, metadata.view(np.uint8))
-                sources = self._payloads(column, files, which, rows) if column.field.has_payload else []
-                payloads = MappedPayloads([s for s in sources if s is not None], which, rows)
-                values = column.batch(metadata, payloads)
+                found = self._payloads(column, files, which, rows) if column.field.has_payload else []
+                sources = [source for source in found if source is not None]
+                metadata = self._metadata(column, files, sources, which, rows)
+                values = column.batch(metadata, MappedPayloads(sources, which, rows))
             else:
                 present = samples if valid is None else samples[valid]
                 found = [self.read_sample(int(i), [column.name])[column.name] for i in present]
@@ -269,6 +262,24 @@ class DatasetReader:
         if type(values) is not np.ndarray and isinstance(values, BatchParts):
             return values.entries(column.name, valid)[column.name]
         return values if valid is None else mask_missing(values, valid)
+
+    def _metadata(
+        self, column: _Column, files: list[FldFile], sources: list[kernels.Payloads],
+        which: NDArray[np.int32] | None, rows: NDArray[np.int64],
+    ) -> NDArray[Any]:  # fmt: skip
+        metadata = np.zeros(len(rows), column.metadata_type)
+        if column.metadata_type.itemsize:
+            remote = self.dataset.is_remote
+            tables = [
+                file.table(Kind.METADATA, column.number, _of(which, rows, i) if remote else None)
+                for i, file in enumerate(files)
+            ]
+            known = [table for table in tables if table is not None]
+            if len(known) < len(tables):  # in files of others, images alone have some, and their bytes tell it
+                told: NDArray[Any] = files[0].metadata(column.number, sources, which, rows)  # type: ignore[attr-defined]
+                return told
+            kernels.take(known, which, rows, metadata.view(np.uint8))
+        return metadata
 
     def _payloads(
         self, column: _Column, files: list[FldFile], which: NDArray[np.int32] | None, rows: NDArray[np.int64]
@@ -387,7 +398,7 @@ class DatasetReader:
 def _look(path: Path | ObjectPath) -> str:
     if isinstance(path, ObjectPath):
         return f'get a copy to look at with "fastloader store get {path} ."'
-    return f'run "fastloader verify --decode {path}"'
+    return check_hint(path, "--decode ")
 
 
 def _of(which: NDArray[np.int32] | None, rows: NDArray[np.int64], position: int) -> NDArray[np.int64]:

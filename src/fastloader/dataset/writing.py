@@ -62,7 +62,7 @@ class Elements:
     @property
     def known(self) -> dict[str, Field] | None:
         """The fields, where the samples are those of a reader, unchanged."""
-        if self.rows is None:
+        if self.rows is None or not isinstance(self.rows.reader.dataset, Stored):  # bytes of others may be anything
             return None
         fields = self.rows.reader.fields
         return {name: fields[name] for name in self.rows.fields or fields}

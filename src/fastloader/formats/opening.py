@@ -6,7 +6,7 @@ import glob
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,16 @@ from fastloader.errors import FormatError, KeyNotFoundError, NotFoundError
 from fastloader.formats.arrays import ArrayFiles, ArrayRows
 from fastloader.formats.arrow import ArrowFile, ArrowStream, Parquet, Where
 from fastloader.formats.files import ClassFolders, RawFiles, has_classes
+from fastloader.formats.decoding import Decode
+from fastloader.formats.extents import ExtentDataset
 from fastloader.formats.fld import MANIFEST, is_sharded
 from fastloader.formats.hdf5 import Hdf5
 from fastloader.formats.lines import TYPES, CommaLines, JsonLines, ZippedCommaLines, ZippedJsonLines
 from fastloader.formats.mds import INDEX, Mds
 from fastloader.formats.objects import open_object, store_of
-from fastloader.formats.recognise import NAMES, format_of, promised
+from fastloader.formats.recognise import NAMES, PACKED, format_of, promised
 from fastloader.formats.records import Names, Source
+from fastloader.formats.tar import open_tar
 from fastloader.formats.tfrecord import TFRecord, ZippedTFRecord
 from fastloader.stores.urls import is_url
 
@@ -40,13 +43,15 @@ class Request:
     where: Where | None = None
     rows: bool | None = None
     types: Mapping[str, str] | None = None
+    decode: Decode = None
+    group: bool | None = None
 
 
 @dataclass(frozen=True)
 class Format:
     """How a format is opened, and which of the options concern it."""
 
-    make: Callable[[Request], Source]
+    make: Callable[[Request], Source | ExtentDataset]
     options: tuple[str, ...] = ()
 
 
@@ -80,6 +85,7 @@ FORMATS: dict[str, Format] = {
     "tfrecord.gz": Format(lambda request: ZippedTFRecord(request.paths, request.types), ("types",)),
     "hdf5": Format(lambda request: Hdf5(request.paths, request.fields)),
     "mds": Format(lambda request: Mds(request.paths)),
+    "tar": Format(lambda request: open_tar(request.paths, request.group, request.decode), ("decode", "group")),
 }
 """By the name that ``format=`` takes."""
 _TYPES = {"csv": tuple(TYPES), "csv.gz": tuple(TYPES), "tfrecord": ("list",), "tfrecord.gz": ("list",)}
@@ -93,14 +99,16 @@ def open_source(
     where: Where | None = None,
     rows: bool | None = None,
     types: Mapping[str, str] | None = None,
-) -> Source | str:
+    decode: Decode = None,
+    group: bool | None = None,
+) -> Source | ExtentDataset | str:
     """The samples at a path, by whoever reads them; a path again where it is a ``.fld`` dataset."""
     if format is not None and format not in FORMATS and format != "fld":
         raise ValueError(f"format={format!r}: one of fld, {', '.join(FORMATS)}")
     chosen = None if fields is None else (fields,) if isinstance(fields, str) else tuple(fields)
     if chosen == ():
         raise KeyNotFoundError("fields: none chosen", path=str(path))
-    request = Request((), "", False, chosen, where, rows, None if types is None else dict(types))
+    request = Request((), "", False, chosen, where, rows, None if types is None else dict(types), decode, group)
     paths, root, single = _expanded(path)
     if format == "fld" or (format is None and _is_fld(paths, single)):
         _only("fld", request, ())
@@ -117,12 +125,13 @@ def open_source(
 
 
 def _over(request: Request, paths: Sequence[str], root: str, single: bool) -> Request:
-    return Request(tuple(paths), root, single, request.fields, request.where, request.rows, request.types)
+    return replace(request, paths=tuple(paths), root=root, single=single)
 
 
 def _only(name: str, request: Request, options: tuple[str, ...]) -> None:
     """Refuse options that would have no effect."""
-    cures = {"where": "; use .filter(function)", "rows": "", "types": "; use .map(function)"}
+    cures = {"where": "; use .filter(function)", "rows": "", "types": "; use .map(function)",
+             "decode": "; use .map(function)", "group": ""}  # fmt: skip
     for option, cure in cures.items():
         if getattr(request, option) is not None and option not in options:
             raise ValueError(f"{option}= has no meaning for {NAMES[name]}{cure}")
@@ -196,7 +205,7 @@ def _ending(path: str) -> str:
     """How a name ends, whatever number it has."""
     stem, suffix = os.path.splitext(path)
     suffix = suffix.lower()
-    return re.sub(r"\d+", "#", os.path.splitext(stem)[1].lower() + suffix if suffix in (".gz", ".gzip") else suffix)
+    return re.sub(r"\d+", "#", os.path.splitext(stem)[1].lower() + suffix if suffix in PACKED else suffix)
 
 
 def _recognised(paths: Sequence[str], root: str, single: bool) -> str:

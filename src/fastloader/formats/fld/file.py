@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from pathlib import Path
 from typing import Any
 
@@ -345,7 +346,7 @@ def explain(
     """A native failure as the exception users see."""
     kind, message, _, stored, computed = failure.args
     # What is intact and still does not decode was stored so: only decoding finds the others like it.
-    hint = f'run "fastloader verify {"--decode " if kind == "decode" else ""}{path}"'
+    hint = check_hint(path, "--decode " if kind == "decode" else "")
     if isinstance(path, ObjectPath):
         hint = f'get a copy to look at with "fastloader store get {path} ."'
     if kind in ("checksum", "table"):
@@ -355,6 +356,16 @@ def explain(
         )
     error = DecodeError if kind in ("decode", "codec") else FormatError
     return error(what + message, path=path, sample=sample, field=field, hint=hint)
+
+
+_ARCHIVES = re.compile(r"\.(tar|zip|barecat)\b")
+
+
+def check_hint(path: Path | ObjectPath, option: str = "") -> str:
+    """What to do about a damaged file: what checks it, where something does."""
+    if _ARCHIVES.search(path.name):
+        return "the file is damaged; restore it from a copy"
+    return f'run "fastloader verify {option}{path}"'
 
 
 def _not_there(path: object) -> NotFoundError:

@@ -1,0 +1,134 @@
+"""Values of files that others wrote, told by how their names end: bytes, unless they are to be decoded."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastloader.errors import DecodeError
+from fastloader.fields import (
+    BytesField,
+    Decoder,
+    Field,
+    JPEGImageField,
+    JSONField,
+    PNGImageField,
+    TextField,
+    WebPImageField,
+)
+from fastloader.fields.base import Encoded, PayloadBatch, ReadFunction
+from fastloader.fields.text import TextDecoder
+from fastloader.types import key_text
+
+KEY = "__key__"
+"""What the key of a sample is called."""
+
+Decode = bool | Mapping[str, Field | Callable[[bytes], Any] | bool] | None
+"""``True``: all that is known by its ending; or by name or ending a field, a function of bytes, ``True`` or ``False``."""
+
+
+class KeyDecoder(TextDecoder):
+    """Gives ``str``; bytes that are no UTF-8 as surrogates, as in file names."""
+
+    def __call__(self, metadata: Any, read: ReadFunction) -> str:
+        """The text."""
+        return key_text(bytes(read()))
+
+    def batch(self, metadata: Any, payloads: PayloadBatch) -> list[str | None]:
+        """A list of texts."""
+        return [key_text(one) if row >= 0 else None for one, row in zip(payloads.bytes(), payloads.rows, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyField(TextField):
+    """Keys of samples, paths of members."""
+
+    def get_decoder_class(self) -> type[Decoder]:
+        """Reads names."""
+        return KeyDecoder
+
+
+class FileDecoder(Decoder):
+    """Calls the field's function."""
+
+    field: FileField
+
+    def __call__(self, metadata: Any, read: ReadFunction) -> Any:
+        """The value."""
+        return self.field.decode(bytes(read()))
+
+
+@dataclass(frozen=True, slots=True)
+class FileField(Field):
+    """The content of a file, decoded by a function of its bytes."""
+
+    decode: Callable[[bytes], Any]
+
+    def encode(self, value: Any) -> Encoded:
+        """It is for reading."""
+        raise TypeError("what a function decodes can't be encoded; name a field for it")
+
+    def get_decoder_class(self) -> type[Decoder]:
+        """Calls the function."""
+        return FileDecoder
+
+    def to_binary(self) -> bytes:
+        """The function's name: nothing is stored."""
+        return json.dumps(getattr(self.decode, "__name__", "decode")).encode()
+
+
+def whole_number(data: bytes) -> int:
+    """A class: digits."""
+    try:
+        return int(data)
+    except ValueError:
+        raise DecodeError(f"is no whole number: {data[:20]!r}") from None
+
+
+def npy(data: bytes) -> Any:
+    """An array as NumPy saves it; pickled objects are refused."""
+    return np.load(io.BytesIO(data), allow_pickle=False)
+
+
+def npz(data: bytes) -> dict[str, Any]:
+    """Arrays by name."""
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+_JPEG = JPEGImageField(seekable=False, verbatim=True)
+BY_ENDING: dict[str, Field] = {
+    "jpg": _JPEG, "jpeg": _JPEG, "png": PNGImageField(), "webp": WebPImageField(),
+    "json": JSONField(), "txt": TextField(), "text": TextField(), "transcript": TextField(),
+    "npy": FileField(npy), "npz": FileField(npz),
+    **dict.fromkeys(("cls", "cls2", "id", "index", "inx", "count"), FileField(whole_number)),
+}  # fmt: skip
+"""By the last part of a name, as WebDataset has them."""
+
+
+def field_of(name: str, decode: Decode) -> Field:
+    """What the values of a field are."""
+    ending = name.rpartition(".")[2]
+    given: Any = decode
+    if isinstance(decode, Mapping):
+        given = decode.get(name, decode.get(ending))
+    if isinstance(given, Field):
+        return given
+    if callable(given):
+        return FileField(given)
+    return BY_ENDING.get(ending, BytesField()) if given is True else BytesField()
+
+
+def fields_by_name(names: Sequence[str], decode: Decode) -> dict[str, Field]:
+    """Fields by name, the first being the key; a choice that concerns none is an error."""
+    if isinstance(decode, Mapping):
+        endings = {part for name in names for part in (name, name.rpartition(".")[2])}
+        unknown = [name for name in decode if name not in endings]
+        if unknown:
+            raise ValueError(f"decode: no field is called or ends with {unknown[0]!r}; there are {', '.join(names)}")
+    return {name: field_of(name, decode) if number else KeyField() for number, name in enumerate(names)}

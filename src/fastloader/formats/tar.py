@@ -1,0 +1,304 @@
+"""Tar: random access to untouched files by an index of their headers. WebDataset's samples, or each member a sample."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastloader import kernels
+from fastloader.errors import FastLoaderError, FormatError, NotFoundError
+from fastloader.fields import Field
+from fastloader.formats.decoding import KEY, Decode, fields_by_name
+from fastloader.formats.extents import ExtentDataset, Extents, Part, Schema, gathered
+from fastloader.formats.indexes import kept_index
+from fastloader.formats.objects import LocalObject, Object, open_object
+from fastloader.kernels import crc32c
+from fastloader.types import key_text
+
+BLOCK = 512
+OPENED_AT_ONCE = 16
+MOST_FIELDS = 256
+"""Kinds of members that samples may have; more are no dataset's."""
+LEAST_PIECE, MOST_PIECE = 32 << 10, 4 << 20
+"""Bytes of an object that are fetched at once: many where members are small, few where each must be skipped."""
+BESIDE = ".index"
+MAGIC = b"FLDTARX1"
+_HEAD = struct.Struct("<8sQII")
+_COUNTS = struct.Struct("<QQQ")
+FILE, HARD_LINK = ord("0"), ord("1")
+
+
+@dataclass(frozen=True, eq=False)
+class TarIndex:
+    """What the headers of a tar say, a row a member.
+
+    Names and links lie one behind the other, ``ends`` say where each ends. ``offsets`` and ``sizes`` are of the data; of a
+    hard link those of the file it names. What has no data has the offset -1.
+    """
+
+    headers: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    times: NDArray[np.float64]
+    modes: NDArray[np.uint32]
+    types: NDArray[np.uint8]
+    name_ends: NDArray[np.int64]
+    link_ends: NDArray[np.int64]
+    names: bytes
+    links: bytes
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> Self:
+        """What a scanner found."""
+        return cls(**{one.name: found[one.name] for one in fields(cls)})
+
+    def __len__(self) -> int:
+        return len(self.headers)
+
+    @property
+    def has_data(self) -> NDArray[np.bool_]:
+        """Which members are files."""
+        return np.asarray(self.offsets >= 0)
+
+    def name(self, member: int) -> bytes:
+        """The path of a member."""
+        return self.names[int(self.name_ends[member - 1]) if member else 0 : int(self.name_ends[member])]
+
+    def link(self, member: int) -> bytes:
+        """What a link names."""
+        return self.links[int(self.link_ends[member - 1]) if member else 0 : int(self.link_ends[member])]
+
+    def pack(self) -> bytes:
+        """As it is kept."""
+        arrays = [getattr(self, one.name) for one in fields(self)[:-2]]
+        counts = _COUNTS.pack(len(self), len(self.names), len(self.links))
+        return b"".join([counts, *(array.tobytes() for array in arrays), self.names, self.links])
+
+    @classmethod
+    def unpack(cls, data: memoryview) -> Self | None:
+        """The same again; ``None`` where the bytes are no index."""
+        if len(data) < _COUNTS.size:
+            return None
+        count, names, links = _COUNTS.unpack_from(data)
+        kinds = [np.int64, np.int64, np.int64, np.float64, np.uint32, np.uint8, np.int64, np.int64]
+        if len(data) != _COUNTS.size + count * sum(np.dtype(kind).itemsize for kind in kinds) + names + links:
+            return None
+        at, arrays = _COUNTS.size, []
+        for kind in kinds:
+            size = count * np.dtype(kind).itemsize
+            arrays.append(np.frombuffer(bytes(data[at : at + size]), kind))
+            at += size
+        return cls(*arrays, bytes(data[at : at + names]), bytes(data[at + names :]))
+
+    def within(self, size: int) -> bool:
+        """Whether all lies within a file of this size, and all names within the names."""
+        if not len(self):
+            return not self.names and not self.links
+        there = self.has_data
+        ends = self.offsets[there] + self.sizes[there]
+        return bool(
+            (self.sizes >= 0).all()
+            and (self.sizes <= size).all()
+            and (self.offsets[there] <= size).all()
+            and (ends <= size).all()
+            and all((np.diff(one) >= 0).all() and one[0] >= 0 for one in (self.name_ends, self.link_ends))
+            and int(self.name_ends[-1]) == len(self.names)
+            and int(self.link_ends[-1]) == len(self.links)
+        )
+
+
+def is_tar(head: bytes) -> bool:
+    """Whether these bytes begin a tar: a header whose checksum is right, or nothing but zeros where one would be."""
+    if len(head) < BLOCK:
+        return False
+    if not any(head[: 2 * BLOCK]):
+        return len(head) >= 2 * BLOCK
+    scanner = kernels.TarScanner()
+    try:
+        scanner.feed(head[:BLOCK], 0)
+    except kernels.Failure as failure:
+        return "no header of a member" not in failure.args[1] and b"ustar" in head[257:263]
+    return head[257:262] == b"ustar" or scanner.next > 0
+
+
+def scan(source: Object) -> TarIndex:
+    """The index of a tar, by going through its headers."""
+    try:
+        scanner = kernels.TarScanner(source.size)
+        if isinstance(source, LocalObject):
+            _scan_file(scanner, source)
+        else:
+            piece = MOST_PIECE // 8
+            while not scanner.done and scanner.next < source.size:
+                begin = scanner.next
+                size = min(max(piece, scanner.needed), source.size - begin)
+                scanner.feed(source.read(begin, size), begin)
+                piece = min(MOST_PIECE, 2 * piece) if scanner.next < begin + size + piece else LEAST_PIECE
+        return TarIndex.of(scanner.finish(source.size))
+    except kernels.Failure as failure:
+        raise FormatError(failure.args[1], path=source.path) from failure
+
+
+def _scan_file(scanner: kernels.TarScanner, source: LocalObject) -> None:
+    fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        scanner.scan(fd)
+    finally:
+        os.close(fd)
+
+
+def index_beside(source: Object) -> TarIndex | None:
+    """The index that lies beside a tar, where there is one and it is of this tar."""
+    try:
+        data = memoryview((beside := open_object(source.path + BESIDE)).read(0, beside.size))
+    except NotFoundError:
+        return None
+    if len(data) < _HEAD.size:
+        return None
+    magic, size, seal, stored = _HEAD.unpack_from(data)
+    body = data[_HEAD.size :]
+    if (magic, size) != (MAGIC, source.size) or crc32c(body) != stored:
+        return None
+    found = TarIndex.unpack(body)
+    return found if found is not None and found.within(size) and seal_of(source, found) == seal else None
+
+
+def seal_of(source: Object, index: TarIndex) -> int:
+    """A checksum of the first header and of the last: those of another tar of the same size differ."""
+    value = 0
+    for at in (int(index.headers[0]), int(index.headers[-1])) if len(index) else ():
+        value = crc32c(source.read(at, min(BLOCK, source.size - at)), value)
+    return value
+
+
+def packed_beside(source: Object, index: TarIndex) -> bytes:
+    """An index as the file beside a tar."""
+    body = index.pack()
+    return _HEAD.pack(MAGIC, source.size, seal_of(source, index), crc32c(body)) + body
+
+
+def index_of_tar(source: Object) -> TarIndex:
+    """The index of a tar: that which lies beside it, the one that was kept, or one that is made now."""
+    found = index_beside(source)
+    if found is not None:
+        return found
+
+    def fits(data: memoryview) -> bool:
+        index = TarIndex.unpack(data)
+        return index is not None and index.within(source.size)
+
+    index = TarIndex.unpack(kept_index(source, "tar", lambda: scan(source).pack(), fits))
+    assert index is not None
+    return index
+
+
+def grouped(path: str, index: TarIndex) -> tuple[dict[str, NDArray[np.int64]], bytes, NDArray[np.int64]]:
+    """WebDataset's samples: for each field where its values lie, and the keys."""
+    try:
+        samples, kinds, names, keys, key_ends = kernels.tar_samples(
+            index.names, index.name_ends, index.has_data.view(np.uint8)
+        )
+    except kernels.Failure as failure:
+        at = int(index.headers[failure.args[2]])
+        raise FormatError(f"offset {at}: {failure.args[1]}", path=path, hint="group=False gives each member") from None
+    if len(names) > MOST_FIELDS:
+        raise FormatError(
+            f"its members have {len(names)} different endings, too many for fields of samples", path=path,
+            hint="group=False gives each member as a sample",
+        )  # fmt: skip
+    texts = [key_text(name) for name in names]
+    if KEY in texts:
+        raise FormatError(f"a member's name ends with .{KEY}, which is what keys are called", path=path)
+    mine = samples >= 0
+    ranges = np.stack([index.offsets, index.sizes], 1)[mine]
+    found = gathered(ranges, samples[mine], kinds[mine], len(key_ends), len(names))
+    return dict(zip(texts, found, strict=True)), keys, key_ends
+
+
+def members(index: TarIndex) -> tuple[dict[str, NDArray[np.int64]], bytes, NDArray[np.int64]]:
+    """Each file a sample: ``data``, and its path for a key."""
+    there = index.has_data
+    sizes = np.diff(index.name_ends, prepend=0)
+    kept = np.repeat(there, sizes)
+    names = np.frombuffer(index.names, np.uint8)[kept].tobytes()
+    ranges = np.ascontiguousarray(np.stack([index.offsets, index.sizes], 1)[there])
+    return {"data": ranges}, names, np.cumsum(sizes[there], dtype=np.int64)
+
+
+def tar_part(path: str, group: bool) -> Part:
+    """The samples of one tar."""
+    source = open_object(path)
+    index = index_of_tar(source)
+    columns, keys, ends = grouped(path, index) if group else members(index)
+    return Part(path, source.size, source.identity, {name: Extents(ranges) for name, ranges in columns.items()},
+                keys, ends)  # fmt: skip
+
+
+def parts_of(paths: Sequence[str], find: Callable[[str], Part]) -> list[Part]:
+    """The samples of several files, which are looked at beside each other; an error names its file."""
+
+    def one(path: str) -> Part:
+        try:
+            return find(path)
+        except FastLoaderError as error:
+            error.path = error.path or path
+            raise
+
+    if len(paths) == 1:
+        return [one(paths[0])]
+    with ThreadPoolExecutor(min(OPENED_AT_ONCE, len(paths)), "fastloader-index") as pool:
+        return list(pool.map(one, paths))
+
+
+def tar_parts(paths: Sequence[str], group: bool) -> list[Part]:
+    """The samples of several tars."""
+    return parts_of(paths, lambda path: tar_part(path, group))
+
+
+def with_keys(parts: Sequence[Part], name: str) -> list[Part]:
+    """The same with keys as the first field."""
+    return [
+        Part(part.path, part.size, part.identity, {name: part.key_column(), **part.columns}, part.keys, part.key_ends)
+        for part in parts
+    ]
+
+
+def _found(paths: tuple[str, ...], group: bool) -> list[Part]:
+    return with_keys(tar_parts(paths, group), KEY if group else "path")
+
+
+def dataset_of(
+    format: str, find: Callable[..., Sequence[Part]], arguments: tuple[Any, ...], decode: Decode
+) -> ExtentDataset:
+    """A dataset of parts, with fields by the names that there are."""
+    once = _Once(find, arguments)
+    names = dict.fromkeys(name for part in once.parts for name in part.columns)
+    schema: Mapping[str, Field] = fields_by_name(list(names), decode)
+    return ExtentDataset(Schema(format, schema, once))
+
+
+class _Once:
+    """What a function finds; found again where it is unpickled."""
+
+    def __init__(self, find: Callable[..., Sequence[Part]], arguments: tuple[Any, ...]) -> None:
+        self._made = find, arguments
+        self.parts = find(*arguments)
+
+    def __call__(self) -> Sequence[Part]:
+        """The parts."""
+        return self.parts
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Once, self._made
+
+
+def open_tar(paths: Sequence[str], group: bool | None, decode: Decode) -> ExtentDataset:
+    """The samples of tars."""
+    return dataset_of("tar", _found, (tuple(paths), group is not False), decode)
