@@ -11,6 +11,7 @@ from fastloader.dataset.dataset import Dataset, IterDataset, MapDataset, Steps
 from fastloader.dataset.iterator import DatasetIterator
 from fastloader.dataset.records import FromRecords, FromStream
 from fastloader.dataset.sources import FromReader
+from fastloader.errors import KeyNotFoundError
 from fastloader.formats.arrow import Where
 from fastloader.formats.decoding import Decode
 from fastloader.formats.extents import ExtentDataset
@@ -160,7 +161,13 @@ def open_dataset(
     if isinstance(found, str):
         return _reader(ReaderDataset(found), fields)
     if isinstance(found, ExtentDataset):
-        return _reader(ForeignReader(found), fields)
+        reader = ForeignReader(found)
+        unknown = [name for name in ([fields] if isinstance(fields, str) else fields or ()) if name not in found.names]
+        if unknown:
+            raise KeyNotFoundError(
+                f"fields: unknown {', '.join(map(repr, unknown))}; there are {', '.join(found.names)}", path=reader.path
+            )
+        return _reader(reader, fields)
     chosen = found.chosen(fields)
     if isinstance(found, Records):
         return MapSource(FromRecords(found, chosen))

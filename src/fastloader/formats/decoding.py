@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastloader.errors import DecodeError
 from fastloader.fields import (
@@ -82,12 +83,39 @@ class FileField(Field):
         return json.dumps(getattr(self.decode, "__name__", "decode")).encode()
 
 
+class WholeNumberDecoder(Decoder):
+    """Gives ``int``."""
+
+    def __call__(self, metadata: Any, read: ReadFunction) -> int:
+        """The number."""
+        return whole_number(bytes(read()))
+
+    def batch(self, metadata: Any, payloads: PayloadBatch) -> NDArray[np.int64]:
+        """(batch,) numbers, 0 where there is none."""
+        texts = zip(payloads.bytes(), payloads.rows, strict=True)
+        return np.array([whole_number(text) if row >= 0 else 0 for text, row in texts], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeNumberField(FileField):
+    """A whole number written in digits. Batches are int64 arrays."""
+
+    decode: Callable[[bytes], Any] = field(default_factory=lambda: whole_number)
+
+    def get_decoder_class(self) -> type[Decoder]:
+        """Reads numbers."""
+        return WholeNumberDecoder
+
+
 def whole_number(data: bytes) -> int:
-    """A class: digits."""
+    """Digits, as a number of 64 bits."""
     try:
-        return int(data)
+        value = int(data)
+        if -(2**63) <= value < 2**63:
+            return value
+        raise ValueError
     except ValueError:
-        raise DecodeError(f"is no whole number: {data[:20]!r}") from None
+        raise DecodeError(f"is no whole number of 64 bits: {data[:20]!r}") from None
 
 
 def npy(data: bytes) -> Any:
@@ -106,7 +134,7 @@ BY_ENDING: dict[str, Field] = {
     "jpg": _JPEG, "jpeg": _JPEG, "png": PNGImageField(), "webp": WebPImageField(),
     "json": JSONField(), "txt": TextField(), "text": TextField(), "transcript": TextField(),
     "npy": FileField(npy), "npz": FileField(npz),
-    **dict.fromkeys(("cls", "cls2", "id", "index", "inx", "count"), FileField(whole_number)),
+    **dict.fromkeys(("cls", "cls2", "id", "index", "inx", "count"), WholeNumberField()),
 }  # fmt: skip
 """By the last part of a name, as WebDataset has them."""
 

@@ -1,0 +1,74 @@
+"""Archives of others in stores: what their formats promise of files holds of objects."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+
+import pytest
+from http_server import web_server
+from tar_files import all_samples, write_tars
+
+import fastloader as fl
+from fastloader.formats import indexes
+from fastloader.stores import ChangedError, MemoryStore
+from fastloader.testing import FormatContract, identical
+
+_names = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory, monkeypatch):
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("FASTLOADER_CACHE", str(folder))
+    monkeypatch.setattr(indexes, "WORTH_KEEPING", 1)
+    return folder
+
+
+@pytest.fixture
+def bucket():
+    """A store in memory, of its own."""
+    return MemoryStore(f"archives-{next(_names)}")
+
+
+class TestTarsOfAServer(FormatContract):
+    @pytest.fixture(autouse=True)
+    def _serve(self, tmp_path):
+        with web_server(tmp_path, etags=True) as url:
+            self.url, self.root = url, tmp_path
+            yield
+
+    def write(self, folder):
+        return [f"{self.url}/{path.relative_to(self.root)}" for path in write_tars(folder)]
+
+    def samples(self):
+        return all_samples()
+
+
+def test_tars_in_a_bucket(tmp_path, bucket):
+    for path in write_tars(tmp_path, 40):
+        bucket.put(f"shards/{path.name}", path.read_bytes())
+    dataset = fl.open(f"{bucket.url}/shards/*.tar", decode=True)
+    local = fl.open(tmp_path, decode=True)
+    assert identical(list(dataset), list(local))
+    assert identical(dataset.read_batch([39, 3, 17, 3]), local.read_batch([39, 3, 17, 3]))
+    for options in ({"shuffle": False}, {"seed": 4}, {"seed": 4, "order": "quasi_random"}):
+        mine, theirs = (list(fl.DataLoader(one, 7, **options)) for one in (dataset, local))
+        assert identical(mine, theirs)
+    loader = fl.DataLoader(pickle.loads(pickle.dumps(dataset)), 7, seed=4)
+    list(loader)
+    told = loader.stats()["io"]
+    assert told["mode"] == "remote"
+    assert told["requests"] > 0
+
+
+def test_an_object_replaced_is_an_error(tmp_path, bucket):
+    paths = write_tars(tmp_path)
+    bucket.put("a.tar", paths[0].read_bytes())
+    dataset = fl.open(f"{bucket.url}/a.tar")
+    assert dataset[0]
+    bucket.put("a.tar", paths[1].read_bytes())
+    with pytest.raises(ChangedError, match=r"a\.tar"):
+        dataset[1]
+    with pytest.raises(OSError, match="changed since it was opened"):
+        pickle.loads(pickle.dumps(dataset))
