@@ -4,6 +4,7 @@
 
 #include "crc32c.h"
 #include "guard.h"
+#include "inflate.h"
 
 namespace fl {
 
@@ -70,6 +71,10 @@ void Payloads::check(const Extent& extent, const std::uint8_t* there) const {
         if (extent.raw_size != extent.size) throw Failure("extent", "an uncompressed payload with two sizes");
         return;
     }
+    if (foreign_.zipped && extent.codec == Codec::deflate) {
+        if (extent.raw_size / kDeflateRatio > extent.size) throw Failure("codec", "deflate: impossible raw size");
+        return;
+    }
     std::array<std::uint8_t, kHeadBytes> head;
     const auto known = std::min<std::size_t>(extent.size, head.size());
     guarded([&] { std::memcpy(head.data(), unchecked(extent, there).data(), known); });
@@ -97,7 +102,7 @@ Bytes Payloads::stored(const Extent& extent, const std::uint8_t* there) const {
     }
     if (foreign_.unchecked) return bytes;
     std::uint32_t computed = 0;
-    guarded([&] { computed = crc32c(bytes); });
+    guarded([&] { computed = foreign_.zipped ? crc32(bytes) : crc32c(bytes); });
     check_sum(extent, computed);
     return bytes;
 }
@@ -113,7 +118,20 @@ void Payloads::copy(const Extent& extent, std::uint8_t* out, const std::uint8_t*
     check_sum(extent, computed);
 }
 
+void Payloads::read_zipped(const Extent& extent, MutableBytes out, const std::uint8_t* there) const {
+    if (extent.codec == Codec::deflate) {
+        thread_local std::vector<std::uint8_t> packed;
+        packed.resize(extent.size);
+        guarded([&] { std::memcpy(packed.data(), unchecked(extent, there).data(), extent.size); });
+        inflate_raw(packed, out);
+    } else {
+        guarded([&] { std::memcpy(out.data(), unchecked(extent, there).data(), extent.size); });
+    }
+    check_sum(extent, crc32(out));
+}
+
 void Payloads::read(const Extent& extent, MutableBytes out, const std::uint8_t* there) const {
+    if (foreign_.zipped) return read_zipped(extent, out, there);
     if (extent.codec == Codec::none) return copy(extent, out.data(), there);
     thread_local std::vector<std::uint8_t> packed;
     packed.resize(extent.size);

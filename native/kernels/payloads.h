@@ -31,9 +31,11 @@ struct Windows {
     const Table* items = nullptr;
 };
 
-// Extents of files that others wrote. They may have no checksums; and the bytes may be no file's at all, but in memory.
+// Extents of files that others wrote. They may have no checksums, or zip's: a CRC-32 of what is made of the stored bytes.
+// And the bytes may be no file's at all, but in memory.
 struct Foreign {
     bool unchecked = false;
+    bool zipped = false;
     bool in_memory = false;
 };
 
@@ -84,6 +86,7 @@ private:
         return there ? Bytes(there, extent.size) : file_.subspan(extent.pointer, extent.size);
     }
 
+    void read_zipped(const Extent& extent, MutableBytes out, const std::uint8_t* there) const;
     void check_items(const Extent& extent) const;
 
     Bytes file_;

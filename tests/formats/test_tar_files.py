@@ -62,7 +62,10 @@ class TestMembers(FormatContract):
         return folder
 
     def samples(self):
-        return [{"path": name, "data": data} for name, data in members(all_samples())]
+        return [
+            {"path": name, "data": data, "label": int(name.startswith("train/"))}
+            for name, data in members(all_samples())
+        ]
 
 
 class TestDecoded(FormatContract):

@@ -64,8 +64,9 @@ class ForeignReader(ReaderDataset):
         return tuple(part.path for part in self._files.parts)
 
     @property
-    def classes(self) -> None:
-        """There are none."""
+    def classes(self) -> tuple[str, ...] | None:
+        """The names that labels count, where folders stand for classes."""
+        return self._files.schema.classes
 
     def __repr__(self) -> str:
         if self._dataset is None:

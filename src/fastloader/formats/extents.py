@@ -25,6 +25,8 @@ from fastloader.stores import MappedFile, ObjectPath, RemoteFile, locate
 from fastloader.types import key_text
 
 BLOCK = 1 << 20
+DEFLATE = 255
+"""The native part's number of zip's compression."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +34,14 @@ class Extents:
     """Where the values of one field lie: a row of (offset, size) each, an offset below zero where there is none.
 
     - ``checksums``: CRC32C of each, where they are known; then every value is checked when it is read.
+    - ``unzipped``: of zip files, the sizes of values as they are read, -1 for those that are stored as they are; then
+      checksums are CRC-32 of what is read.
     - ``memory``: bytes that the offsets are of, where they are not those of the file.
     """
 
     ranges: NDArray[np.int64]
     checksums: NDArray[np.uint32] | None = None
+    unzipped: NDArray[np.int64] | None = None
     memory: NDArray[np.uint8] | None = None
 
     @property
@@ -52,7 +57,21 @@ class Extents:
         rows["size"] = rows["raw_size"] = np.where(there, self.ranges[:, 1], 0)
         if self.checksums is not None:
             rows["crc"] = self.checksums
+        if self.unzipped is not None:
+            packed = self.unzipped >= 0
+            rows["raw_size"] = np.where(packed, self.unzipped, rows["size"])
+            rows["codec"] = np.where(packed, DEFLATE, 0)
         return table_of(rows.view(np.uint8).reshape(-1), EXTENT.itemsize)
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """Whole numbers that belong to samples and are no bytes of a file."""
+
+    values: NDArray[np.int64]
+
+
+Column = Extents | Numbers
 
 
 def table_of(rows: NDArray[np.uint8], row_size: int) -> kernels.Table:
@@ -69,7 +88,7 @@ class Part:
     path: str
     size: int
     identity: str
-    columns: Mapping[str, Extents]
+    columns: Mapping[str, Column]
     keys: bytes
     key_ends: NDArray[np.int64]
 
@@ -88,15 +107,6 @@ class Part:
         begins = np.concatenate([np.zeros(1, np.int64), self.key_ends[:-1]])[: self.num_samples]
         ranges = np.stack([begins, self.key_ends - begins], 1)
         return Extents(ranges, memory=np.frombuffer(self.keys, np.uint8))
-
-
-def gathered(
-    rows: NDArray[np.int64], numbers: NDArray[np.int64], columns: NDArray[Any], count: int, fields: int
-) -> list[NDArray[np.int64]]:
-    """Ranges by field and sample, from ranges one behind the other and whose they are; the others are not there."""
-    found = np.full((fields, count, 2), -1, np.int64)
-    found[columns, numbers] = rows
-    return list(found)
 
 
 class Keys:
@@ -133,8 +143,8 @@ class ExtentFile:
         self.directory: dict[tuple[int, int], Any] = {
             (Kind.VALIDITY, number): None
             for number, column in enumerate(self._columns)
-            if not column.present.all()
-        }  # fmt: skip
+            if isinstance(column, Extents) and not column.present.all()
+        }
         self._made: dict[tuple[str, int], Any] = {}
 
     def _once(self, kind: str, field: int, make: Callable[[], Any]) -> Any:
@@ -142,32 +152,40 @@ class ExtentFile:
         return self._made.setdefault((kind, field), make()) if found is None else found
 
     def table(self, kind: Kind, field: int = 0, rows: NDArray[np.int64] | None = None) -> kernels.Table | None:
-        """Which values are there; nothing else is kept of them."""
-        if kind != Kind.VALIDITY or (Kind.VALIDITY, field) not in self.directory:
+        """Which values are there, and numbers; nothing else is kept of them."""
+        column = self._columns[field]
+        found: kernels.Table | None = None
+        if isinstance(column, Numbers) and kind == Kind.METADATA:
+            found = self._once("numbers", field, lambda: table_of(column.values.view(np.uint8), 8))
+        if isinstance(column, Extents) and kind == Kind.VALIDITY and (kind, field) in self.directory:
+            bits = np.packbits(column.present, bitorder="little")
+            found = self._once("validity", field, lambda: table_of(bits, 1))
+        return found
+
+    def _extents(self, field: int) -> Extents:
+        column = self._columns[field]
+        assert isinstance(column, Extents)
+        return column
+
+    def payloads(self, field: int) -> kernels.Payloads | None:
+        """A field's values, where they are bytes."""
+        if isinstance(self._columns[field], Numbers):
             return None
-        bits = lambda: np.packbits(self._columns[field].present, bitorder="little")  # noqa: E731
-        found: kernels.Table = self._once("validity", field, lambda: table_of(bits(), 1))
-        return found
-
-    def _extents(self, field: int) -> kernels.Table:
-        found: kernels.Table = self._once("extents", field, self._columns[field].table)
-        return found
-
-    def payloads(self, field: int) -> kernels.Payloads:
-        """A field's values."""
         found: kernels.Payloads = self._once("payloads", field, lambda: self._payloads_in(self.bytes, field))
         return found
 
     def _payloads_in(self, data: NDArray[np.uint8], field: int) -> kernels.Payloads:
-        column = self._columns[field]
-        in_memory = column.memory is not None
+        column = self._extents(field)
         given = data if column.memory is None else column.memory
-        return kernels.Payloads.foreign(given, self._extents(field), column.checksums is not None, in_memory)
+        table = self._once("extents", field, column.table)
+        return kernels.Payloads.foreign(
+            given, table, column.checksums is not None, column.unzipped is not None, column.memory is not None
+        )
 
-    def payloads_of(self, field: int, rows: NDArray[np.int64]) -> kernels.Payloads:
+    def payloads_of(self, field: int, rows: NDArray[np.int64]) -> kernels.Payloads | None:
         """Like ``payloads``, with the bytes of at least these rows; negative ones stand for nothing."""
         column = self._columns[field]
-        if self.remote is None or column.memory is not None:
+        if self.remote is None or isinstance(column, Numbers) or column.memory is not None:
             return self.payloads(field)
         wanted = column.ranges[rows[rows >= 0]]
         ranges = [(at, size) for at, size in wanted.tolist() if at >= 0 and 0 < size <= self.size - at]
@@ -184,23 +202,29 @@ class ExtentFile:
 
     def is_missing(self, field: int, sample: int) -> bool:
         """Whether the sample has no such value."""
-        return bool(self._columns[field].ranges[sample, 0] < 0)
+        column = self._columns[field]
+        return isinstance(column, Extents) and bool(column.ranges[sample, 0] < 0)
 
     def metadata_row(self, field: int, sample: int, dtype: np.dtype[Any]) -> Any:
-        """The shape of an image; of others nothing."""
+        """A number, or the shape of an image; of others nothing."""
+        column = self._columns[field]
+        if isinstance(column, Numbers):
+            return column.values[sample : sample + 1].view(dtype)[0]
         if not dtype.itemsize:
             return np.zeros(1, dtype)[0]
         rows = np.array([sample], np.int64)
-        return self.metadata(field, [self.payloads_of(field, rows)], None, rows)[0]
+        payloads = self.payloads_of(field, rows)
+        assert payloads is not None
+        return self.metadata(field, [payloads], None, rows)[0]
 
     def payload(self, field: int, sample: int) -> memoryview:
         """The bytes of a value: a view of the file where it is mapped."""
-        column = self._columns[field]
+        column = self._extents(field)
         payloads = self.payloads_of(field, np.array([sample], np.int64))
-        if self.remote is not None and column.memory is None:
+        assert payloads is not None
+        where = payloads.locate(sample) if self.remote is None or column.memory is not None else None
+        if where is None:
             return payloads.read(sample).data
-        where = payloads.locate(sample)
-        assert where is not None
         given = self.bytes if column.memory is None else column.memory
         return given[where[0] : where[0] + where[1]].data
 
@@ -212,7 +236,7 @@ class ExtentFile:
         """Which samples begin on which page of the file; they come in the order in which they lie."""
         starts = np.full(self.num_samples, self.size, np.int64)
         for column in self._columns:
-            if column.memory is None:
+            if isinstance(column, Extents) and column.memory is None:
                 starts = np.where(column.present, np.minimum(starts, column.ranges[:, 0]), starts)
         starts = np.maximum.accumulate(starts)
         edges = np.arange(0, self.size + DEFAULT_PAGE_SIZE, DEFAULT_PAGE_SIZE)
@@ -224,7 +248,8 @@ class ExtentFile:
 
 
 def _descriptor(name: str, field: Field) -> Descriptor:
-    return Descriptor(name, field.type_id, FieldFlags.PAYLOAD, field.metadata_type.itemsize, 0, 0, field.to_binary())
+    flags = FieldFlags.PAYLOAD if field.has_payload else FieldFlags(0)
+    return Descriptor(name, field.type_id, flags, field.metadata_type.itemsize, 0, 0, field.to_binary())
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,8 +258,8 @@ class Schema:
 
     format: str
     fields: Mapping[str, Field]
-    find: Callable[..., Sequence[Part]]
-    arguments: tuple[Any, ...] = ()
+    find: Callable[[], Sequence[Part]]
+    classes: tuple[str, ...] | None = None
 
 
 class ExtentDataset:
@@ -245,7 +270,9 @@ class ExtentDataset:
 
     def __init__(self, schema: Schema, known: tuple[str, ...] | None = None) -> None:
         self.schema = schema
-        self.parts = tuple(schema.find(*schema.arguments))
+        self.parts = tuple(schema.find())
+        if not self.parts:
+            raise ValueError("a dataset of no files")
         self.identities = tuple(part.identity for part in self.parts)
         if known is not None and known != self.identities:
             raise StoreError("changed since it was opened", path=self.parts[0].path, hint="open the dataset anew")
@@ -255,7 +282,8 @@ class ExtentDataset:
         self.names = list(schema.fields)
         self._fields = list(schema.fields.values())
         for name, field in schema.fields.items():
-            if field.metadata_type.itemsize and not isinstance(field, ImageFileField):
+            stored = any(isinstance(part.columns.get(name), Extents) for part in self.parts)
+            if stored and field.metadata_type.itemsize and not isinstance(field, ImageFileField):
                 raise FormatError(
                     f"{type(field).__name__} keeps something beside its bytes, which the files of others do not have",
                     path=self.path, field=name, hint="map() decodes it",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -13,26 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.errors import FastLoaderError, FormatError, NotFoundError
-from fastloader.fields import Field
-from fastloader.formats.decoding import KEY, Decode, fields_by_name
-from fastloader.formats.extents import ExtentDataset, Extents, Part, Schema, gathered
+from fastloader.errors import FormatError, NotFoundError
+from fastloader.formats.decoding import Decode
+from fastloader.formats.extents import ExtentDataset, Extents, Part
 from fastloader.formats.indexes import kept_index
+from fastloader.formats.members import DATA, Names, dataset_of, grouped, parts_of
 from fastloader.formats.objects import LocalObject, Object, open_object
 from fastloader.kernels import crc32c
-from fastloader.types import key_text
 
 BLOCK = 512
-OPENED_AT_ONCE = 16
-MOST_FIELDS = 256
-"""Kinds of members that samples may have; more are no dataset's."""
 LEAST_PIECE, MOST_PIECE = 32 << 10, 4 << 20
 """Bytes of an object that are fetched at once: many where members are small, few where each must be skipped."""
 BESIDE = ".index"
 MAGIC = b"FLDTARX1"
 _HEAD = struct.Struct("<8sQII")
 _COUNTS = struct.Struct("<QQQ")
-FILE, HARD_LINK = ord("0"), ord("1")
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,62 +193,18 @@ def index_of_tar(source: Object) -> TarIndex:
     return index
 
 
-def grouped(path: str, index: TarIndex) -> tuple[dict[str, NDArray[np.int64]], bytes, NDArray[np.int64]]:
-    """WebDataset's samples: for each field where its values lie, and the keys."""
-    try:
-        samples, kinds, names, keys, key_ends = kernels.tar_samples(
-            index.names, index.name_ends, index.has_data.view(np.uint8)
-        )
-    except kernels.Failure as failure:
-        at = int(index.headers[failure.args[2]])
-        raise FormatError(f"offset {at}: {failure.args[1]}", path=path, hint="group=False gives each member") from None
-    if len(names) > MOST_FIELDS:
-        raise FormatError(
-            f"its members have {len(names)} different endings, too many for fields of samples", path=path,
-            hint="group=False gives each member as a sample",
-        )  # fmt: skip
-    texts = [key_text(name) for name in names]
-    if KEY in texts:
-        raise FormatError(f"a member's name ends with .{KEY}, which is what keys are called", path=path)
-    mine = samples >= 0
-    ranges = np.stack([index.offsets, index.sizes], 1)[mine]
-    found = gathered(ranges, samples[mine], kinds[mine], len(key_ends), len(names))
-    return dict(zip(texts, found, strict=True)), keys, key_ends
-
-
-def members(index: TarIndex) -> tuple[dict[str, NDArray[np.int64]], bytes, NDArray[np.int64]]:
-    """Each file a sample: ``data``, and its path for a key."""
-    there = index.has_data
-    sizes = np.diff(index.name_ends, prepend=0)
-    kept = np.repeat(there, sizes)
-    names = np.frombuffer(index.names, np.uint8)[kept].tobytes()
-    ranges = np.ascontiguousarray(np.stack([index.offsets, index.sizes], 1)[there])
-    return {"data": ranges}, names, np.cumsum(sizes[there], dtype=np.int64)
-
-
 def tar_part(path: str, group: bool) -> Part:
     """The samples of one tar."""
     source = open_object(path)
     index = index_of_tar(source)
-    columns, keys, ends = grouped(path, index) if group else members(index)
-    return Part(path, source.size, source.identity, {name: Extents(ranges) for name, ranges in columns.items()},
-                keys, ends)  # fmt: skip
-
-
-def parts_of(paths: Sequence[str], find: Callable[[str], Part]) -> list[Part]:
-    """The samples of several files, which are looked at beside each other; an error names its file."""
-
-    def one(path: str) -> Part:
-        try:
-            return find(path)
-        except FastLoaderError as error:
-            error.path = error.path or path
-            raise
-
-    if len(paths) == 1:
-        return [one(paths[0])]
-    with ThreadPoolExecutor(min(OPENED_AT_ONCE, len(paths)), "fastloader-index") as pool:
-        return list(pool.map(one, paths))
+    there = index.has_data
+    names = Names(index.names, index.name_ends)
+    ranges = np.stack([index.offsets, index.sizes], 1)
+    if group:
+        columns, keys = grouped(path, names, ranges, there, index.headers)
+    else:
+        columns, keys = {DATA: Extents(np.ascontiguousarray(ranges[there]))}, names.chosen(there)
+    return Part(path, source.size, source.identity, columns, keys.text, keys.ends)
 
 
 def tar_parts(paths: Sequence[str], group: bool) -> list[Part]:
@@ -262,43 +212,6 @@ def tar_parts(paths: Sequence[str], group: bool) -> list[Part]:
     return parts_of(paths, lambda path: tar_part(path, group))
 
 
-def with_keys(parts: Sequence[Part], name: str) -> list[Part]:
-    """The same with keys as the first field."""
-    return [
-        Part(part.path, part.size, part.identity, {name: part.key_column(), **part.columns}, part.keys, part.key_ends)
-        for part in parts
-    ]
-
-
-def _found(paths: tuple[str, ...], group: bool) -> list[Part]:
-    return with_keys(tar_parts(paths, group), KEY if group else "path")
-
-
-def dataset_of(
-    format: str, find: Callable[..., Sequence[Part]], arguments: tuple[Any, ...], decode: Decode
-) -> ExtentDataset:
-    """A dataset of parts, with fields by the names that there are."""
-    once = _Once(find, arguments)
-    names = dict.fromkeys(name for part in once.parts for name in part.columns)
-    schema: Mapping[str, Field] = fields_by_name(list(names), decode)
-    return ExtentDataset(Schema(format, schema, once))
-
-
-class _Once:
-    """What a function finds; found again where it is unpickled."""
-
-    def __init__(self, find: Callable[..., Sequence[Part]], arguments: tuple[Any, ...]) -> None:
-        self._made = find, arguments
-        self.parts = find(*arguments)
-
-    def __call__(self) -> Sequence[Part]:
-        """The parts."""
-        return self.parts
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Once, self._made
-
-
 def open_tar(paths: Sequence[str], group: bool | None, decode: Decode) -> ExtentDataset:
     """The samples of tars."""
-    return dataset_of("tar", _found, (tuple(paths), group is not False), decode)
+    return dataset_of("tar", tar_parts, (tuple(paths), group is not False), group is not False, decode)
