@@ -64,6 +64,14 @@ void bind_tar(nb::module_& m) {
         .def_prop_ro("next", &fl::TarScanner::next)
         .def_prop_ro("needed", &fl::TarScanner::needed)
         .def_prop_ro("done", &fl::TarScanner::done)
+        .def_prop_ro("count", [](const fl::TarScanner& scanner) { return scanner.members().size(); })
+        .def_prop_ro("last", [](const fl::TarScanner& scanner) {
+            const auto& found = scanner.members();
+            if (!found.size()) throw nb::index_error("there is no member yet");
+            const auto i = found.size() - 1;
+            const auto begin = static_cast<std::size_t>(i ? found.name_ends[i - 1] : 0);
+            return nb::make_tuple(text_of(found.names.substr(begin)), int{found.types[i]}, found.offsets[i], found.sizes[i]);
+        }, nb::sig("def last(self) -> tuple[bytes, int, int, int]"))
         .def("finish", [](fl::TarScanner& scanner, std::uint64_t size) { return members_of(scanner.finish(size)); },
              "size"_a, nb::sig("def finish(self, size: int) -> dict[str, Any]"));
 

@@ -39,6 +39,7 @@ public:
     std::uint64_t next() const { return next_; }
     std::uint64_t needed() const { return needed_; }
     bool done() const { return done_; }
+    const TarMembers& members() const { return members_; }
 
     // All of a local file. Throws Failure("io") too.
     void scan(int fd);

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.errors import DecodeError
+from fastloader import kernels
+from fastloader.errors import DecodeError, FastLoaderError
 from fastloader.fields import (
     BytesField,
     Decoder,
     Field,
+    ImageFileField,
     JPEGImageField,
     JSONField,
     PNGImageField,
@@ -150,6 +152,20 @@ def field_of(name: str, decode: Decode) -> Field:
     if callable(given):
         return FileField(given)
     return BY_ENDING.get(ending, BytesField()) if given is True else BytesField()
+
+
+def decoded(field: Field, data: bytes, name: str) -> Any:
+    """One value of a field that nothing but its bytes tells of."""
+    try:
+        if isinstance(field, ImageFileField):
+            return kernels.decode_image(field.coding, data, kernels.image_info(field.coding, data))
+        return field.get_decoder_class()(field)(np.zeros(1, field.metadata_type)[0], lambda: memoryview(data))
+    except kernels.Failure as failure:
+        raise DecodeError(failure.args[1], field=name) from failure
+    except (FastLoaderError, MemoryError):
+        raise
+    except Exception as error:
+        raise DecodeError(f"does not decode: {type(error).__name__}: {error}", field=name) from error
 
 
 def fields_by_name(names: Sequence[str], decode: Decode) -> dict[str, Field]:

@@ -13,6 +13,7 @@ from typing import Any
 from fastloader.errors import FormatError, KeyNotFoundError, NotFoundError
 from fastloader.formats.arrays import ArrayFiles, ArrayRows
 from fastloader.formats.arrow import ArrowFile, ArrowStream, Parquet, Where
+from fastloader.formats.barecat import OLD_ENDING, open_barecat
 from fastloader.formats.files import ClassFolders, RawFiles, has_classes
 from fastloader.formats.decoding import Decode
 from fastloader.formats.extents import ExtentDataset
@@ -24,11 +25,15 @@ from fastloader.formats.objects import open_object, store_of
 from fastloader.formats.recognise import NAMES, PACKED, format_of, promised
 from fastloader.formats.records import Names, Source
 from fastloader.formats.tar import open_tar
+from fastloader.formats.tar_packed import open_packed
 from fastloader.formats.tfrecord import TFRecord, ZippedTFRecord
+from fastloader.formats.zips import open_zip
 from fastloader.stores.urls import is_url
 
 _BESIDE = re.compile(r"(_.*|readme.*|licen[sc]e.*|.*\.(md|crc|idx|index|lock))", re.IGNORECASE)
 """Files that lie beside data and are none: what Spark leaves behind, what people write about it."""
+_SHARD = re.compile(r"-shard-\d{5,}$")
+"""How shards of a Barecat archive are called."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,14 @@ FORMATS: dict[str, Format] = {
     "hdf5": Format(lambda request: Hdf5(request.paths, request.fields)),
     "mds": Format(lambda request: Mds(request.paths)),
     "tar": Format(lambda request: open_tar(request.paths, request.group, request.decode), ("decode", "group")),
+    "tar.gz": Format(
+        lambda request: open_packed(request.paths, "tar.gz", request.group, request.decode), ("decode", "group")
+    ),
+    "tar.zst": Format(
+        lambda request: open_packed(request.paths, "tar.zst", request.group, request.decode), ("decode", "group")
+    ),
+    "zip": Format(lambda request: open_zip(request.paths, request.group, request.decode), ("decode", "group")),
+    "barecat": Format(lambda request: open_barecat(request.paths, request.decode), ("decode",)),
 }
 """By the name that ``format=`` takes."""
 _TYPES = {"csv": tuple(TYPES), "csv.gz": tuple(TYPES), "tfrecord": ("list",), "tfrecord.gz": ("list",)}
@@ -164,6 +177,8 @@ def _expanded(path: Any) -> tuple[list[str], str, bool]:
         if not found:
             raise NotFoundError("no file fits the pattern", path=text, hint="check the pattern")
         return found, _root_of(text), False
+    if text.endswith(".barecat") and not is_url(text) and not os.path.exists(text):
+        text = text + OLD_ENDING if os.path.exists(text + OLD_ENDING) else text
     return [text], "", True
 
 
@@ -198,6 +213,9 @@ def _beginning(path: str) -> bytes:
 def _data(paths: Sequence[str], root: str) -> tuple[str, ...]:
     """Files without those that lie beside; all of them where that would leave none."""
     kept = tuple(path for path in paths if not _BESIDE.fullmatch(os.path.basename(path))) if root else tuple(paths)
+    indexes = {path.removesuffix(OLD_ENDING) for path in kept if path.endswith((".barecat", OLD_ENDING))}
+    if indexes:  # they tell of the shards beside them
+        kept = tuple(path for path in kept if not _SHARD.search(path) or _SHARD.sub("", path) not in indexes)
     return kept or tuple(paths)
 
 

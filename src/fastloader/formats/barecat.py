@@ -1,0 +1,144 @@
+"""Barecat: an SQLite index of files that lie one behind the other in shards beside it (schema 0.3)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from fastloader.errors import FormatError, NotFoundError
+from fastloader.formats.decoding import Decode
+from fastloader.formats.extents import ExtentDataset, Extents, Part
+from fastloader.formats.members import DATA, Names, dataset_of
+from fastloader.formats.objects import Object, open_object
+from fastloader.stores.urls import is_url
+from fastloader.types import key_text
+
+OLD_ENDING = "-sqlite-index"
+VERSION = (0, 3)
+UNLIMITED = 2**63 - 1
+_FILES = "SELECT path, shard, offset, size, crc32c FROM files ORDER BY shard, offset, path"
+
+
+def shard_path(index: str, number: int) -> str:
+    """The path of a shard, told from that of the index."""
+    return f"{index.removesuffix(OLD_ENDING)}-shard-{number:05d}"
+
+
+@contextlib.contextmanager
+def opened_index(source: Object) -> Iterator[sqlite3.Connection]:
+    """The index, to be read; whatever SQLite says of it names the file."""
+    with contextlib.ExitStack() as stack:
+        try:
+            if is_url(source.path):
+                connection = stack.enter_context(contextlib.closing(sqlite3.connect(":memory:")))
+                data = bytearray(source.read(0, source.size))
+                data[18:20] = b"\1\1"  # in memory there is no log to write ahead to
+                connection.deserialize(data)
+            else:
+                connection = stack.enter_context(contextlib.closing(_connected(source.path)))
+            connection.text_factory = bytes
+            connection.execute("PRAGMA trusted_schema = OFF")
+            check_schema(connection, source.path)
+            yield connection
+        except sqlite3.Error as error:
+            raise FormatError(f"the index can't be read: {error}", path=source.path) from error
+
+
+def _connected(path: str) -> sqlite3.Connection:
+    place = f"file:{quote(os.path.abspath(path))}?mode=ro"
+    connection = sqlite3.connect(place, uri=True)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master")
+    except sqlite3.OperationalError:  # in a folder that can't be written to there is no room for SQLite's locks
+        connection.close()
+        connection = sqlite3.connect(f"{place}&immutable=1", uri=True)
+    return connection
+
+
+def check_schema(connection: sqlite3.Connection, path: str) -> None:
+    """Raise unless the tables are those of a version that is known."""
+    kinds = dict(connection.execute("SELECT name, type FROM sqlite_master WHERE name IN ('files', 'dirs', 'config')"))
+    if kinds != dict.fromkeys((b"files", b"dirs", b"config"), b"table"):
+        raise FormatError("is no index of a Barecat archive: it lacks the tables files, dirs and config", path=path)
+    found = dict(connection.execute("SELECT key, value_int FROM config WHERE key LIKE 'schema_version_%'"))
+    version = (found.get(b"schema_version_major"), found.get(b"schema_version_minor"))
+    if version[0] != VERSION[0] or not isinstance(version[1], int) or version[1] < VERSION[1]:
+        raise FormatError(
+            f"has schema version {version[0]}.{version[1]} of Barecat; {VERSION[0]}.{VERSION[1]} is read", path=path,
+            hint='"barecat upgrade" makes it that',
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the index says of a file."""
+
+    path: bytes
+    shard: int
+    offset: int
+    size: int
+    crc32c: int | None
+
+
+def rows_of(connection: sqlite3.Connection, source: Object) -> Iterator[Row]:
+    """All files, in the order in which they lie; each known to lie within a shard that is there."""
+    sizes: dict[int, int] = {}
+    for values in connection.execute(_FILES):
+        row = Row(*values)
+        name = key_text(row.path) if isinstance(row.path, bytes) else row.path
+        numbers = (row.shard, row.offset, row.size)
+        if not isinstance(row.path, bytes) or not all(isinstance(one, int) and one >= 0 for one in numbers):
+            raise FormatError(f"the index says of {name!r} that it lies at {numbers}", path=source.path)
+        if row.crc32c is not None and not (isinstance(row.crc32c, int) and 0 <= row.crc32c < 2**32):
+            raise FormatError(f"the index has a checksum of {name!r} that is none", path=source.path)
+        if row.shard not in sizes:
+            try:
+                sizes[row.shard] = open_object(shard_path(source.path, row.shard)).size
+            except NotFoundError as error:
+                error.message += f", and {name!r} lies in it"
+                raise
+        if row.offset + row.size > sizes[row.shard]:
+            raise FormatError(
+                f"offset {row.offset}: {name!r} should have {row.size} bytes, and the shard has {sizes[row.shard]}",
+                path=shard_path(source.path, row.shard),
+            )  # fmt: skip
+        yield row
+
+
+def barecat_parts(path: str) -> list[Part]:
+    """The files of each shard."""
+    source = open_object(path)
+    shards: dict[int, list[Row]] = {}
+    with opened_index(source) as connection:
+        for row in rows_of(connection, source):
+            shards.setdefault(row.shard, []).append(row)
+    if not shards:
+        raise FormatError("holds no files", path=path)
+    return [_part(shard_path(path, number), rows) for number, rows in sorted(shards.items())]
+
+
+def _part(path: str, rows: Sequence[Row]) -> Part:
+    shard = open_object(path)
+    names = Names.of([row.path for row in rows])
+    ranges = np.array([[row.offset, row.size] for row in rows], np.int64)
+    known = all(row.crc32c is not None for row in rows)
+    sums = np.array([row.crc32c for row in rows], np.uint32) if known else None
+    columns: dict[str, Any] = {DATA: Extents(ranges, sums)}
+    return Part(path, shard.size, shard.identity, columns, names.text, names.ends)
+
+
+def all_parts(paths: Sequence[str]) -> list[Part]:
+    """The files of several archives."""
+    return [part for path in paths for part in barecat_parts(path)]
+
+
+def open_barecat(paths: Sequence[str], decode: Decode) -> ExtentDataset:
+    """Each file a sample."""
+    return dataset_of("barecat", all_parts, (tuple(paths),), False, decode)
