@@ -69,9 +69,11 @@ void bind_tar(nb::module_& m) {
             const auto& found = scanner.members();
             if (!found.size()) throw nb::index_error("there is no member yet");
             const auto i = found.size() - 1;
-            const auto begin = static_cast<std::size_t>(i ? found.name_ends[i - 1] : 0);
-            return nb::make_tuple(text_of(found.names.substr(begin)), int{found.types[i]}, found.offsets[i], found.sizes[i]);
-        }, nb::sig("def last(self) -> tuple[bytes, int, int, int]"))
+            const auto name = static_cast<std::size_t>(i ? found.name_ends[i - 1] : 0);
+            const auto link = static_cast<std::size_t>(i ? found.link_ends[i - 1] : 0);
+            return nb::make_tuple(text_of(found.names.substr(name)), int{found.types[i]}, found.offsets[i], found.sizes[i],
+                                  found.modes[i], found.times[i], text_of(found.links.substr(link)));
+        }, nb::sig("def last(self) -> tuple[bytes, int, int, int, int, int, bytes]"))
         .def("finish", [](fl::TarScanner& scanner, std::uint64_t size) { return members_of(scanner.finish(size)); },
              "size"_a, nb::sig("def finish(self, size: int) -> dict[str, Any]"));
 

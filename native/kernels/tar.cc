@@ -58,6 +58,36 @@ std::uint64_t decimal(const std::string& digits, std::uint64_t at, const char* w
     return value;
 }
 
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+// A time in a header; it may be negative where it is no octal number.
+std::int64_t seconds(const std::uint8_t* from, std::uint64_t at) {
+    if (!(from[0] & 0x80)) return static_cast<std::int64_t>(number(from, 12, at, "time"));
+    std::uint64_t value = from[0] & 0x40 ? ~std::uint64_t{0} : 0;
+    for (std::size_t i = 1; i < 12; ++i) value = value << 8 | from[i];
+    return static_cast<std::int64_t>(value);
+}
+
+// A pax header's time: a decimal number with a fraction, kept as far as nanoseconds go.
+std::int64_t nanoseconds(const std::string& text, std::uint64_t at) {
+    const auto fail = [&] { bad(at, "a pax header whose mtime is no number"); };
+    const auto* from = text.data();
+    const auto* const last = from + text.size();
+    const bool negative = from != last && *from == '-';
+    from += negative;
+    std::int64_t whole = 0, part = 0, value = 0;
+    const auto [end, wrong] = std::from_chars(from, last, whole);
+    if (wrong != std::errc() || whole < 0) fail();
+    from = end;
+    if (from != last && *from++ != '.') fail();
+    for (std::int64_t unit = kSecond / 10; from != last; ++from, unit /= 10) {
+        if (*from < '0' || *from > '9') fail();
+        part += unit * (*from - '0');
+    }
+    if (__builtin_mul_overflow(whole, kSecond, &value) || __builtin_add_overflow(value, part, &value)) return 0;
+    return negative ? -value : value;
+}
+
 bool is_blank(const std::uint8_t* block) {
     return std::all_of(block, block + kBlock, [](std::uint8_t byte) { return byte == 0; });
 }
@@ -147,13 +177,11 @@ void TarScanner::add(const std::uint8_t* header, std::uint64_t at, std::uint64_t
     std::uint64_t size = number(header + 124, 12, at, "size");
     if (const auto* stated = found(own, global_, "size")) size = decimal(*stated, first, "size");
     if (!regular) size = 0;
-    double time = 0;
-    if (const auto* stated = found(own, global_, "mtime")) {
-        const auto [end, wrong] = std::from_chars(stated->data(), stated->data() + stated->size(), time);
-        if (wrong != std::errc()) bad(first, "a pax header whose mtime is no number");
-    } else if (!(header[136] & 0x80)) {  // before 1970 it is a negative one, which nothing depends on
-        time = static_cast<double>(number(header + 136, 12, at, "time"));
-    }
+    std::int64_t time = 0;
+    if (const auto* stated = found(own, global_, "mtime"))
+        time = nanoseconds(*stated, first);
+    else if (__builtin_mul_overflow(seconds(header + 136, at), kSecond, &time))
+        time = 0;  // a time that no file has is no reason to refuse one
     const auto data = at + kBlock;
     if (size > size_ || data > size_ - size)
         bad(at, "'" + path + "' has " + std::to_string(size) + " bytes, and " + std::to_string(size_ - std::min(size_, data)) +

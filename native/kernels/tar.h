@@ -1,5 +1,5 @@
 // The members of a tar: where their data lies and what their headers say, found by going through the headers alone. ustar,
-// pax, GNU's long names and base-256 numbers. src/fastloader/formats/tar_headers.py is the slow twin, and says more.
+// pax, GNU's long names and base-256 numbers. Python's tarfile is the slow twin.
 #pragma once
 
 #include <limits>
@@ -16,7 +16,7 @@ struct TarMembers {
     std::vector<std::int64_t> headers;  // where the member begins, with what precedes its own header
     std::vector<std::int64_t> offsets;  // of its data; of a hard link, that of what it names; -1: it has none
     std::vector<std::int64_t> sizes;
-    std::vector<double> times;
+    std::vector<std::int64_t> times;    // nanoseconds since 1970
     std::vector<std::uint32_t> modes;
     std::vector<std::uint8_t> types;    // as in the header; 0 and 7 and unknown ones as '0'
     std::string names, links;           // one behind the other

@@ -34,13 +34,13 @@ class TarIndex:
     """What the headers of a tar say, a row a member.
 
     Names and links lie one behind the other, ``ends`` say where each ends. ``offsets`` and ``sizes`` are of the data; of a
-    hard link those of the file it names. What has no data has the offset -1.
+    hard link those of the file it names. What has no data has the offset -1. ``times`` are nanoseconds since 1970.
     """
 
     headers: NDArray[np.int64]
     offsets: NDArray[np.int64]
     sizes: NDArray[np.int64]
-    times: NDArray[np.float64]
+    times: NDArray[np.int64]
     modes: NDArray[np.uint32]
     types: NDArray[np.uint8]
     name_ends: NDArray[np.int64]
@@ -81,7 +81,7 @@ class TarIndex:
         if len(data) < _COUNTS.size:
             return None
         count, names, links = _COUNTS.unpack_from(data)
-        kinds = [np.int64, np.int64, np.int64, np.float64, np.uint32, np.uint8, np.int64, np.int64]
+        kinds = [np.int64, np.int64, np.int64, np.int64, np.uint32, np.uint8, np.int64, np.int64]
         if len(data) != _COUNTS.size + count * sum(np.dtype(kind).itemsize for kind in kinds) + names + links:
             return None
         at, arrays = _COUNTS.size, []

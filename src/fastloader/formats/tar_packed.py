@@ -35,7 +35,7 @@ _SKIPPED = struct.Struct("<II")
 MOST_FRAME = 256 << 20
 MOST_FRAMES = 1 << 24
 _LENGTH = struct.Struct("<Q")
-HARD_LINK = ord("1")
+FILE, HARD_LINK = ord("0"), ord("1")
 
 
 class Unpacked(Protocol):
@@ -316,7 +316,7 @@ class TarStream(Stream):
 
     def _grouped(self, source: Object) -> Iterator[dict[str, Any]]:
         sample: dict[str, Any] = {}
-        for name, data in unpacked_members(source):
+        for name, data in files_of(source):
             if not self._group:
                 yield {PATH: key_text(name), DATA: data}
                 continue
@@ -376,9 +376,20 @@ class Forward:
         return self._base + len(self._held)
 
 
-def unpacked_members(source: Object) -> Iterator[tuple[bytes, bytes]]:
-    """Files of a tar in a zstd stream, one after the other: name and content."""
-    pieces = unzstd(source)
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a tar that is gone through."""
+
+    name: bytes
+    kind: int
+    mode: int
+    mtime: int
+    link: bytes
+    data: bytes
+
+
+def gone_through(path: str, pieces: Iterator[bytes]) -> Iterator[Member]:
+    """The members of a tar whose bytes come one after the other."""
     stream, scanner = Forward(pieces), kernels.TarScanner()
     try:
         while not scanner.done:
@@ -388,23 +399,29 @@ def unpacked_members(source: Object) -> Iterator[tuple[bytes, bytes]]:
                 scanner.finish(stream.end)
             scanner.feed(head, begin)
             if scanner.count > count:
-                name, kind, offset, size = scanner.last
-                if kind == HARD_LINK:
-                    raise FormatError(
-                        f"{key_text(name)!r} is a hard link, which a stream can't follow back", path=source.path,
-                        hint="gunzip or unzstd the tar, or pack it with frames: fastloader convert does",
-                    )  # fmt: skip
-                if offset >= 0:
-                    data = stream.look(offset, size)
-                    if len(data) < size:
-                        raise FormatError(f"offset {begin} of what is packed: it ends within a member", path=source.path)
-                    yield name, data
+                name, kind, offset, size, mode, mtime, link = scanner.last
+                data = stream.look(offset, size) if offset >= 0 else b""
+                if len(data) < size:
+                    raise FormatError(f"offset {begin} of what is packed: it ends within a member", path=path)
+                yield Member(name, kind, mode, mtime, link, data)
             if not scanner.done:
                 stream.drop(scanner.next)
         for _ in pieces:
-            pass  # the frame's checksum is at its end
+            pass  # a checksum may be at its end
     except kernels.Failure as failure:
-        raise FormatError(f"what is packed: {failure.args[1]}", path=source.path) from failure
+        raise FormatError(f"what is packed: {failure.args[1]}", path=path) from failure
+
+
+def files_of(source: Object) -> Iterator[tuple[bytes, bytes]]:
+    """Files of a tar in a zstd stream, one after the other: name and content."""
+    for member in gone_through(source.path, unzstd(source)):
+        if member.kind == HARD_LINK:
+            raise FormatError(
+                f"{key_text(member.name)!r} is a hard link, which a stream can't follow back", path=source.path,
+                hint='unpack the tar, or pack it in frames by "fastloader convert"',
+            )  # fmt: skip
+        if member.kind == FILE:
+            yield member.name, member.data
 
 
 def open_packed(paths: Sequence[str], format: str, group: bool | None, decode: Decode) -> Records | Stream:
