@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from fastloader import __version__
-from fastloader.cli import bench, cat, convert, info, ls, store, verify
+from fastloader.cli import bench, cat, convert, index, info, ls, store, verify
 from fastloader.cli.imports import import_module
 from fastloader.cli.program import Program
 
@@ -23,6 +23,7 @@ fastloader cat train.fld 0 image      one value, as it is stored
 fastloader verify train.fld           is everything intact?
 fastloader bench train.fld            how fast does it load, and what limits?
 fastloader convert train.fld a.tar    to tar or Parquet, and from other formats
+fastloader index shards/*.tar         where samples of tars lie, found once
 fastloader store ls s3://bucket/      objects in stores; get, put, cp, rm
 
 A field type of your own is known to the commands when the module that registers it is imported:
@@ -46,5 +47,5 @@ def main(modules: tuple[str, ...]) -> None:
         import_module(module)
 
 
-for module in (info, ls, cat, verify, bench, convert, store):
+for module in (info, ls, cat, verify, bench, convert, index, store):
     main.add_command(module.command)

@@ -27,10 +27,11 @@ from fastloader.formats.records import Names, Source
 from fastloader.formats.tar import open_tar
 from fastloader.formats.tar_packed import open_packed
 from fastloader.formats.tfrecord import TFRecord, ZippedTFRecord
+from fastloader.formats.utix import open_utix
 from fastloader.formats.zips import open_zip
 from fastloader.stores.urls import is_url
 
-_BESIDE = re.compile(r"(_.*|readme.*|licen[sc]e.*|.*\.(md|crc|idx|index|lock))", re.IGNORECASE)
+_BESIDE = re.compile(r"(_.*|readme.*|licen[sc]e.*|.*\.(md|crc|idx|index|lock|utix))", re.IGNORECASE)
 """Files that lie beside data and are none: what Spark leaves behind, what people write about it."""
 _SHARD = re.compile(r"-shard-\d{5,}$")
 """How shards of a Barecat archive are called."""
@@ -98,6 +99,7 @@ FORMATS: dict[str, Format] = {
         lambda request: open_packed(request.paths, "tar.zst", request.group, request.decode), ("decode", "group")
     ),
     "zip": Format(lambda request: open_zip(request.paths, request.group, request.decode), ("decode", "group")),
+    "utix": Format(lambda request: open_utix(request.paths, request.decode), ("decode",)),
     "barecat": Format(lambda request: open_barecat(request.paths, request.decode), ("decode",)),
 }
 """By the name that ``format=`` takes."""

@@ -171,10 +171,15 @@ class Opened:
     keys: Names
 
 
+def ranges_of(index: TarIndex) -> NDArray[np.int64]:
+    """Where the data of members lies."""
+    return np.stack([index.offsets, index.sizes], 1)
+
+
 def samples_of(path: str, index: TarIndex, group: bool) -> tuple[dict[str, NDArray[np.int64]], Names]:
     """Where the values of samples lie in what is packed."""
     names, there = Names(index.names, index.name_ends), index.has_data
-    ranges = np.stack([index.offsets, index.sizes], 1)
+    ranges = ranges_of(index)
     if not group:
         return {DATA: ranges[there]}, names.chosen(there)
     columns, keys = grouped(path, names, ranges, there, index.headers)
