@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader._native import (
+    ArchiveLookup,
     Dictionary,
     Engine,
     Failure,
@@ -68,6 +69,7 @@ from fastloader._native import (
     random_bits,
     random_normal,
     random_uniform,
+    read_files,
     resample_sound,
     resize,
     resize_region,
@@ -76,6 +78,7 @@ from fastloader._native import (
     sharpness,
     simd_levels,
     solarize,
+    sort_keys,
     sound_decode,
     sound_info,
     sound_library,
@@ -94,15 +97,15 @@ if TYPE_CHECKING:
 __all__ = [
     "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LABELS", "LAYOUTS", "NUMBERS", "PADDINGS", "PNG", "RUNS",
     "SAMPLES", "SOUNDS", "SOUND_STEPS", "STEPS", "UPRIGHT", "UPRIGHT_SHAPES", "WEBP", "ZSTD", "ZSTD_DICTIONARY",
-    "Dictionary", "Engine", "Failure", "Keys", "Mel", "Payloads", "Program", "SoundProgram", "Table", "affine",
+    "ArchiveLookup", "Dictionary", "Engine", "Failure", "Keys", "Mel", "Payloads", "Program", "SoundProgram", "Table", "affine",
     "assemble", "autocontrast", "best_fit", "block_crcs", "brightness", "cast", "codec_id", "compress", "contrast",
     "copy_crc32c", "crc32c", "crc32c_variants", "cutmix", "decode_image", "decode_jpeg_box", "decode_texts",
     "decompress", "draw_mix", "equalize", "erase", "erase_noise", "gather_bytes", "gather_fixed", "gather_ragged",
     "gaussian_blur", "grayscale", "has_uring", "has_webp", "hue", "image_decode_many", "image_info", "invert",
     "jpeg_baseline", "jpeg_encode", "jpeg_index", "jpeg_size", "lay_slots", "mixup", "pack_tokens", "pad_image",
     "parse_example", "permute", "philox", "place", "planned_bytes", "png_encode", "posterize", "random_below",
-    "random_bits", "random_normal", "random_uniform", "resample_sound", "resize", "resize_image", "resize_region",
-    "runs_encode", "saturation", "sharpness", "simd_levels", "solarize", "sound_decode", "sound_info", "sound_library",
+    "random_bits", "random_normal", "random_uniform", "read_files", "resample_sound", "resize", "resize_image", "resize_region",
+    "runs_encode", "saturation", "sharpness", "simd_levels", "solarize", "sort_keys", "sound_decode", "sound_info", "sound_library",
     "take", "take_bits", "train_dictionary", "unpack_sequences", "unpack_tokens", "webp_encode", "xxh64",
 ]  # fmt: skip
 
