@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
@@ -18,8 +18,8 @@ from fastloader import kernels
 from fastloader.archive.encoding import Files, encode, is_archive, specs_for, without_rows
 from fastloader.archive.folders import FolderSource, map_file
 from fastloader.archive.tree import Tree
-from fastloader.errors import FormatError, SampleError, StoreError
-from fastloader.formats.entries import Entry, EntryKind, Sink, checked_path
+from fastloader.errors import FormatError, StoreError
+from fastloader.formats.entries import Entry, EntryExistsError, EntryKind, Sink, checked_path
 from fastloader.formats.fld import Chunk, Dataset, Node, Removed
 from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE
 from fastloader.formats.fld.remote_target import BucketTarget, ObjectTarget
@@ -37,7 +37,7 @@ Advance = Callable[[int], None]
 Nodes = list[tuple[int, Node]]
 
 
-def _silent(count: int) -> None:
+def silent(count: int) -> None:
     """Tells nobody."""
 
 
@@ -93,7 +93,7 @@ class ArchiveWriter(Sink):
         self._carried: list[Node] = []
         self._links: dict[tuple[int, int], bytes] = {}
         self._mean = float(CHUNK_BYTES)
-        self._advance: Advance = _silent
+        self._advance: Advance = silent
         self.num_files = 0
         self.num_bytes = 0
         self._open = True
@@ -123,7 +123,7 @@ class ArchiveWriter(Sink):
             node = Node.of(Entry(path, entry.kind, stat.S_IMODE(entry.mode), entry.mtime, 0, target))
             self._files.nodes.append((len(self._files.paths), node))
 
-    def add_folder(self, source: FolderSource, advance: Advance = _silent) -> None:
+    def add_folder(self, source: FolderSource, advance: Advance = silent) -> None:
         """All entries of a folder, read by several threads; ``advance`` is told how many files were stored."""
         self._flush()
         self._advance = advance
@@ -154,7 +154,7 @@ class ArchiveWriter(Sink):
                     wait([future])
             self._in_flight.clear()
             os.close(folder)
-            self._advance = _silent
+            self._advance = silent
 
     def add_chunk(self, chunk: Chunk) -> None:
         """Files that are encoded already, as those of another archive are."""
@@ -162,6 +162,12 @@ class ArchiveWriter(Sink):
         for path in chunk.keys or ():
             self._make_room(path, EntryKind.FILE)
         self._submit(lambda: _Encoded(chunk, []))
+
+    def remove(self, rows: Sequence[Removed]) -> None:
+        """Take rows of the archive that is added to out of it, in the same step."""
+        if not isinstance(self._target, AppendTarget):
+            raise StoreError("entries of an archive in a store can't be removed", hint="write it anew")
+        self._removed += rows
 
     def _room(self) -> int:
         """How many files to read together: so many that they come to a chunk's size, as those before did."""
@@ -172,11 +178,11 @@ class ArchiveWriter(Sink):
         for removed, there in () if self._tree is None else self._tree.rows_of(path):
             both = (kind is EntryKind.DIRECTORY) + (there is EntryKind.DIRECTORY)
             if both == 1:
-                raise SampleError(
+                raise EntryExistsError(
                     f"{key_text(path)!r} is a folder, there or here, and not both", hint="remove it first"
                 )
             if both == 0 and not self._replace:
-                raise SampleError(
+                raise EntryExistsError(
                     f"{key_text(path)!r} is in the archive already", hint="--replace puts the new one in its place"
                 )
             if not isinstance(self._target, AppendTarget):

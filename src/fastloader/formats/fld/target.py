@@ -221,7 +221,8 @@ class AppendTarget:
             self.discard()
             return
         with self._told():
-            fresh = [] if self._shards.is_empty else self._shards.finish()
+            fresh = self._shards.finish() if not self._shards.is_empty else []
+            self._shards.discard()
             if self._sharded:
                 self._add_to_folder(fresh)
             else:
