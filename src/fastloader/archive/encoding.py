@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.fields import BytesField, Encoded, Field, IntField, JPEGImageField
+from fastloader.fields.base import NO_METADATA
 from fastloader.formats.fld import Chunk, Column, Dataset, FieldSpec, Node
-from fastloader.types import Buffer, byte_view
+from fastloader.types import Buffer
 
 IMAGE, DATA, MODE, MTIME, SIZE = range(5)
 """The numbers of an archive's fields."""
@@ -41,8 +42,8 @@ class Files:
 
     paths: list[bytes] = field(default_factory=list)
     contents: list[Buffer] = field(default_factory=list)
-    modes: list[int] = field(default_factory=list)
-    mtimes: list[int] = field(default_factory=list)
+    modes: Any = field(default_factory=list)
+    mtimes: Any = field(default_factory=list)
     nodes: list[tuple[int, Node]] = field(default_factory=list)
     size: int = 0
 
@@ -64,26 +65,30 @@ def specs_for(compression: str | None) -> list[FieldSpec]:
 def encode(specs: Sequence[FieldSpec], files: Files) -> Chunk:
     """The files as a chunk that is ready to be placed."""
     count = len(files.paths)
-    images, data = _Payloads(count), _Payloads(count)
+    contents = files.contents
+    sizes = np.fromiter(map(len, contents), "<i8", count)
     shapes = np.zeros(count, _SHAPE)
-    sizes = np.zeros(count, "<i8")
-    codec, level = specs[DATA].codec, specs[DATA].level
-    for i, content in enumerate(files.contents):
-        size = sizes[i] = len(content)
-        if size > 3 and bytes(content[:3]) == _JPEG and size <= _LARGEST_JPEG:
+    is_image = np.zeros(count, np.bool_)
+    images: list[Buffer] = [b""] * count
+    data: list[Buffer] = list(contents)
+    codecs = np.zeros(count, np.uint8)
+    for i, content in enumerate(contents):
+        if content[:3] == _JPEG and 3 < len(content) <= _LARGEST_JPEG:
             encoded = _as_image(content)
             if encoded is not None:
-                shapes[i] = encoded.metadata
-                images.put(i, encoded.payload, len(encoded.payload), 0)
-                continue
-        if codec and size:
-            packed = kernels.compress(content, codec, level)
-            if len(packed) < size:
-                data.put(i, packed, size, codec)
-                continue
-        data.put(i, content, size, 0)
-    columns = [images.column(shapes), data.column(np.zeros(count, specs[DATA].field.metadata_type))]
-    columns += [_numbers(values) for values in (files.modes, files.mtimes, sizes)]
+                shapes[i], images[i] = encoded.metadata, encoded.payload
+                is_image[i], data[i] = True, b""
+    codec, level = specs[DATA].codec, specs[DATA].level
+    for i in np.flatnonzero(~is_image & (sizes > 0)).tolist() if codec else ():
+        packed = kernels.compress(data[i], codec, level)
+        if len(packed) < sizes[i]:
+            data[i], codecs[i] = packed, codec
+    indexed = np.fromiter(map(len, images), np.uint64, count)
+    columns = [
+        Column(shapes, is_image, images, indexed, np.zeros(count, np.uint8)),
+        Column(np.zeros(count, NO_METADATA), ~is_image, data, np.where(is_image, 0, sizes).astype(np.uint64), codecs),
+        *(_numbers(values) for values in (files.modes, files.mtimes, sizes)),
+    ]
     return Chunk(count, columns, files.paths, files.nodes)
 
 
@@ -118,25 +123,6 @@ def is_archive(dataset: Dataset) -> bool:
     return dataset.is_archive and [(d.name, d.type_id, d.metadata_size) for d in dataset.descriptors[:5]] == _SCHEMA
 
 
-class _Payloads:
-    """A field's payloads in the making: those that are not put are missing."""
-
-    def __init__(self, count: int) -> None:
-        self._valid = np.zeros(count, np.bool_)
-        self._payloads: list[Buffer] = [b""] * count
-        self._raw_sizes = np.zeros(count, np.uint64)
-        self._codecs = np.zeros(count, np.uint8)
-
-    def put(self, row: int, payload: Buffer, raw_size: int, codec: int) -> None:
-        self._valid[row] = True
-        self._payloads[row] = payload if type(payload) is bytes else byte_view(payload)
-        self._raw_sizes[row] = raw_size
-        self._codecs[row] = codec
-
-    def column(self, metadata: NDArray[Any]) -> Column:
-        return Column(metadata, self._valid, self._payloads, self._raw_sizes, self._codecs)
-
-
 def _numbers(values: Sequence[int] | NDArray[np.int64]) -> Column:
-    rows = np.array(values, "<i8").view(_NUMBER)
+    rows = np.ascontiguousarray(values, "<i8").view(_NUMBER)
     return Column(rows, np.ones(len(rows), np.bool_), [], _NONE, np.zeros(0, np.uint8))

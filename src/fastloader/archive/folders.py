@@ -45,42 +45,42 @@ class FolderSource:
         """The folder's path."""
         return os.fsencode(self.folder)
 
-    def found(self) -> Iterator[Entry]:
-        """Entries as the folder lists them: of files nothing but the path is known, nor can they be read."""
+    def found(self) -> Iterator[bytes | Entry]:
+        """What the folder lists: of files the path, of all else the entry. There may be millions of files."""
         walk = self._listed(self.names) if self.names is not None else self._walk()
         return walk if self.choice.is_all else self._chosen(walk)
 
     def entries(self) -> Iterator[Entry]:
         """All entries; files with size, mode and time, and their content when asked for it."""
         links: dict[tuple[int, int], bytes] = {}
-        for entry in self.found():
-            yield self._known(entry, links) if entry.is_file else entry
+        for one in self.found():
+            yield self._known(one, links) if isinstance(one, bytes) else one
 
-    def _known(self, entry: Entry, links: dict[tuple[int, int], bytes]) -> Entry:
-        place = os.path.join(self.root, entry.path)
+    def _known(self, path: bytes, links: dict[tuple[int, int], bytes]) -> Entry:
+        place = os.path.join(self.root, path)
         try:
             status = os.lstat(place)
         except OSError as error:
             raise explain(error, Path(os.fsdecode(place))) from error
         mode, mtime = stat.S_IMODE(status.st_mode), status.st_mtime_ns
         if status.st_nlink > 1:
-            first = links.setdefault((status.st_dev, status.st_ino), entry.path)
-            if first != entry.path:
-                return Entry(entry.path, EntryKind.HARDLINK, mode, mtime, 0, first)
-        return Entry(entry.path, EntryKind.FILE, mode, mtime, status.st_size, read=partial(map_file, place))
+            first = links.setdefault((status.st_dev, status.st_ino), path)
+            if first != path:
+                return Entry(path, EntryKind.HARDLINK, mode, mtime, 0, first)
+        return Entry(path, EntryKind.FILE, mode, mtime, status.st_size, read=partial(map_file, place))
 
-    def _walk(self) -> Iterator[Entry]:
+    def _walk(self) -> Iterator[bytes | Entry]:
         waiting = [self._children(b"")]
         while waiting:
-            child = next(waiting[-1], None)
-            if child is None:
+            for child in waiting[-1]:
+                yield child
+                if not isinstance(child, bytes) and child.kind is EntryKind.DIRECTORY:
+                    waiting.append(self._children(child.path + b"/"))
+                    break
+            else:
                 waiting.pop()
-                continue
-            yield child
-            if child.kind is EntryKind.DIRECTORY:
-                waiting.append(self._children(child.path + b"/"))
 
-    def _children(self, prefix: bytes) -> Iterator[Entry]:
+    def _children(self, prefix: bytes) -> Iterator[bytes | Entry]:
         """What lies in a folder. A subfolder is sorted as if its name ended with a slash, as paths within it have it."""
         folder = os.path.join(self.root, prefix) if prefix else self.root
         try:
@@ -90,13 +90,17 @@ class FolderSource:
         except OSError as error:
             raise explain(error, Path(os.fsdecode(folder)), "leave it out with --exclude") from error
         found.sort()
+        everything = self.choice.is_all and not self.skip
         for name, is_file in found:
+            if is_file and everything:
+                yield prefix + name
+                continue
             path = prefix + name.removesuffix(b"/")
             if self.choice.excludes(path):
                 continue
             if is_file:
                 if not self.skip or not self._is_skipped(path):
-                    yield Entry(path)
+                    yield path
                 continue
             entry = self._looked_at(path)
             if entry is not None:
@@ -108,8 +112,8 @@ class FolderSource:
             return (status.st_dev, status.st_ino) in self.skip
         return False
 
-    def _looked_at(self, path: bytes) -> Entry | None:
-        """An entry by what the file system says of it."""
+    def _looked_at(self, path: bytes) -> bytes | Entry | None:
+        """What the file system says is at a path."""
         place = os.path.join(self.root, path)
         try:
             status = os.lstat(place)
@@ -117,7 +121,7 @@ class FolderSource:
                 return None
             mode, mtime = stat.S_IMODE(status.st_mode), status.st_mtime_ns
             if stat.S_ISREG(status.st_mode):
-                return Entry(path)
+                return path
             if stat.S_ISDIR(status.st_mode):
                 return Entry(path, EntryKind.DIRECTORY, mode, mtime)
             if stat.S_ISLNK(status.st_mode):
@@ -127,7 +131,7 @@ class FolderSource:
         self.warn(f"{os.fsdecode(place)}: is neither a file nor a folder nor a link; left out")
         return None
 
-    def _listed(self, names: Iterable[bytes]) -> Iterator[Entry]:
+    def _listed(self, names: Iterable[bytes]) -> Iterator[bytes | Entry]:
         last = None
         for path in sorted_paths(self._relative(name) for name in names):
             path = path.removesuffix(b"/")
@@ -149,18 +153,19 @@ class FolderSource:
         is_folder = os.path.isdir(os.path.join(self.root, path)) and not os.path.islink(os.path.join(self.root, path))
         return path + b"/" if is_folder else path
 
-    def _chosen(self, walk: Iterator[Entry]) -> Iterator[Entry]:
+    def _chosen(self, walk: Iterator[bytes | Entry]) -> Iterator[bytes | Entry]:
         """Those that are included, and the folders that lead to them."""
         waiting: list[Entry] = []
-        for entry in walk:
-            while waiting and not entry.path.startswith(waiting[-1].path + b"/"):
+        for one in walk:
+            path = one if isinstance(one, bytes) else one.path
+            while waiting and not path.startswith(waiting[-1].path + b"/"):
                 waiting.pop()
-            if self.choice.includes(entry.path):
+            if self.choice.includes(path):
                 yield from waiting
                 waiting.clear()
-                yield entry
-            elif entry.kind is EntryKind.DIRECTORY:
-                waiting.append(entry)
+                yield one
+            elif not isinstance(one, bytes) and one.kind is EntryKind.DIRECTORY:
+                waiting.append(one)
 
 
 def sorted_paths(paths: Iterable[bytes]) -> Iterator[bytes]:

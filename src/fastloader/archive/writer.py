@@ -26,7 +26,7 @@ from fastloader.formats.fld.remote_target import BucketTarget, ObjectTarget
 from fastloader.formats.fld.target import AppendTarget, FileTarget, FolderTarget, Target
 from fastloader.stores import ObjectPath, locate
 from fastloader.stores.local import explain
-from fastloader.types import key_text, parse_size
+from fastloader.types import Buffer, key_text, parse_size
 
 CHUNK_FILES = 256
 CHUNK_BYTES = 4 << 20
@@ -135,13 +135,14 @@ class ArchiveWriter(Sink):
             names: list[bytes] = []
             nodes: Nodes = []
             room = self._room()
-            for entry in source.found():
-                if not self._make_room(entry.path, entry.kind):
+            for found in source.found():
+                if not isinstance(found, bytes):
+                    if self._make_room(found.path, found.kind):
+                        nodes.append((len(names), Node.of(found)))
                     continue
-                if entry.kind is not EntryKind.FILE:
-                    nodes.append((len(names), Node.of(entry)))
-                    continue
-                names.append(entry.path)
+                if self._tree is not None:
+                    self._make_room(found, EntryKind.FILE)
+                names.append(found)
                 if len(names) >= room:
                     self._submit(partial(self._read, folder, source.root, names, nodes))
                     names, nodes, room = [], [], self._room()
@@ -196,14 +197,17 @@ class ArchiveWriter(Sink):
         """Files as they are on disk, encoded."""
         content, numbers = kernels.read_files(folder, names, READ_AT_ONCE)
         facts = numbers.reshape(-1, 8)
+        for i in np.flatnonzero(facts[:, 7])[:1]:
+            error, place = int(facts[i, 7]), Path(os.fsdecode(os.path.join(root, names[i])))
+            raise explain(OSError(error, os.strerror(error)), place, "leave it out with --exclude")
         data = memoryview(content)
-        files = Files(nodes=nodes)
-        for name, (size, offset, mtime, mode, _, _, _, error) in zip(names, facts.tolist(), strict=True):
-            if error:
-                place = Path(os.fsdecode(os.path.join(root, name)))
-                raise explain(OSError(error, os.strerror(error)), place, "leave it out with --exclude")
-            part = map_file(os.path.join(root, name)) if offset < 0 else data[offset : offset + size]
-            files.add(name, part, mode & 0o7777, mtime)
+        sizes, offsets = facts[:, 0], facts[:, 1]
+        contents: list[Buffer] = [
+            data[offset : offset + size] for offset, size in zip(offsets.tolist(), sizes.tolist(), strict=True)
+        ]
+        for i in np.flatnonzero(offsets < 0).tolist():
+            contents[i] = map_file(os.path.join(root, names[i]))
+        files = Files(names, contents, facts[:, 3] & 0o7777, facts[:, 2], nodes)
         shared = [(int(i), int(facts[i, 4]), int(facts[i, 5])) for i in np.flatnonzero(facts[:, 6] > 1)]
         return _Encoded(encode(self._specs, files), shared)
 
