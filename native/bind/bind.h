@@ -7,6 +7,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -206,5 +207,6 @@ void bind_geometry(nb::module_& m);
 void bind_mix(nb::module_& m);
 void bind_random(nb::module_& m);
 void bind_formats(nb::module_& m);
+void bind_archives(nb::module_& m);
 
 }  // namespace bind

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader._native import (
+    ArchiveLookup,
     Dictionary,
     Engine,
     Failure,
@@ -71,6 +72,7 @@ from fastloader._native import (
     random_bits,
     random_normal,
     random_uniform,
+    read_files,
     resample_sound,
     resize,
     resize_region,
@@ -79,6 +81,7 @@ from fastloader._native import (
     sharpness,
     simd_levels,
     solarize,
+    sort_keys,
     sound_decode,
     sound_info,
     sound_library,
@@ -98,16 +101,17 @@ if TYPE_CHECKING:
 __all__ = [
     "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LABELS", "LAYOUTS", "NUMBERS", "PADDINGS", "PNG", "RUNS",
     "SAMPLES", "SOUNDS", "SOUND_STEPS", "STEPS", "UPRIGHT", "UPRIGHT_SHAPES", "WEBP", "ZSTD", "ZSTD_DICTIONARY",
-    "Dictionary", "Engine", "Failure", "Keys", "Mel", "Payloads", "Program", "SoundProgram", "Table", "TarScanner", "Unzstd", "affine",
-    "assemble", "autocontrast", "best_fit", "block_crcs", "brightness", "cast", "codec_id", "compress", "contrast",
-    "copy_crc32c", "crc32c", "crc32c_variants", "cutmix", "decode_image", "decode_jpeg_box", "decode_texts",
-    "decompress", "draw_mix", "equalize", "erase", "erase_noise", "gather_bytes", "gather_fixed", "gather_ragged",
-    "gaussian_blur", "grayscale", "has_uring", "has_webp", "hue", "image_decode_many", "image_info", "image_shapes", "invert",
-    "jpeg_baseline", "jpeg_encode", "jpeg_index", "jpeg_size", "lay_slots", "mixup", "pack_tokens", "pad_image",
-    "parse_example", "permute", "philox", "place", "planned_bytes", "png_encode", "posterize", "random_below",
-    "random_bits", "random_normal", "random_uniform", "resample_sound", "resize", "resize_image", "resize_region",
-    "runs_encode", "saturation", "sharpness", "simd_levels", "solarize", "sound_decode", "sound_info", "sound_library",
-    "take", "take_bits", "tar_samples", "train_dictionary", "unpack_sequences", "unpack_tokens", "webp_encode", "xxh64",
+    "ArchiveLookup", "Dictionary", "Engine", "Failure", "Keys", "Mel", "Payloads", "Program", "SoundProgram", "Table",
+    "TarScanner", "Unzstd", "affine", "assemble", "autocontrast", "best_fit", "block_crcs", "brightness", "cast",
+    "codec_id", "compress", "contrast", "copy_crc32c", "crc32c", "crc32c_variants", "cutmix", "decode_image",
+    "decode_jpeg_box", "decode_texts", "decompress", "draw_mix", "equalize", "erase", "erase_noise", "gather_bytes",
+    "gather_fixed", "gather_ragged", "gaussian_blur", "grayscale", "has_uring", "has_webp", "hue", "image_decode_many",
+    "image_info", "image_shapes", "invert", "jpeg_baseline", "jpeg_encode", "jpeg_index", "jpeg_size", "lay_slots",
+    "mixup", "pack_tokens", "pad_image", "parse_example", "permute", "philox", "place", "planned_bytes", "png_encode",
+    "posterize", "random_below", "random_bits", "random_normal", "random_uniform", "read_files", "resample_sound",
+    "resize", "resize_image", "resize_region", "runs_encode", "saturation", "sharpness", "simd_levels", "solarize",
+    "sort_keys", "sound_decode", "sound_info", "sound_library", "take", "take_bits", "tar_samples", "train_dictionary",
+    "unpack_sequences", "unpack_tokens", "webp_encode", "xxh64",
 ]  # fmt: skip
 
 JPEG, PNG, WEBP, RUNS, LABELS = 0, 1, 2, 3, 4

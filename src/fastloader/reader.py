@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastloader import kernels
-from fastloader.errors import DecodeError, FastLoaderError, KeyNotFoundError, UnknownTypeError
+from fastloader.errors import DecodeError, FastLoaderError, FormatError, KeyNotFoundError, UnknownTypeError
 from fastloader.fields import BatchDecoder, BatchParts, Decoder, Field, Lazy, MappedPayloads
 from fastloader.formats.fld import Dataset, explain
 from fastloader.formats.fld.dataset import OPENED_AT_ONCE
@@ -55,15 +55,16 @@ class DatasetReader:
         cache_dir: str | os.PathLike[str] | None = None,
         cache_size: int | str | None = None,
     ) -> None:
-        where = locate(path, storage_options)
-        if cache_dir is not None:
-            if not isinstance(where, ObjectPath):
-                raise ValueError(f"{os.fspath(path)}: cache_dir is for URLs; this is a local path")
-            where = replace(where, cache=BlockCache(cache_dir, cache_size))
-        elif cache_size is not None:
-            raise ValueError("cache_size without cache_dir: say where to keep the copies")
-        self._dataset: Dataset | None = Dataset(where)
+        opened = dataset_at(path, storage_options, cache_dir=cache_dir, cache_size=cache_size)
+        self._dataset: Dataset | None = _whole(opened)
         self._columns: dict[str, _Column] = {}
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Self:
+        """A reader of a dataset that is open already."""
+        reader = cls.__new__(cls)
+        reader._dataset, reader._columns = _whole(dataset), {}
+        return reader
 
     @property
     def dataset(self) -> Dataset:
@@ -393,6 +394,34 @@ class DatasetReader:
                 f"does not decode: {type(error).__name__}: {error}",
                 path=path, sample=sample, field=field, hint=_look(path),
             ) from error  # fmt: skip
+
+
+def dataset_at(
+    path: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    cache_dir: str | os.PathLike[str] | None = None,
+    cache_size: int | str | None = None,
+) -> Dataset:
+    """The dataset at a path or URL, opened; the options are those of ``DatasetReader``."""
+    where = locate(path, storage_options)
+    if cache_dir is not None:
+        if not isinstance(where, ObjectPath):
+            raise ValueError(f"{os.fspath(path)}: cache_dir is for URLs; this is a local path")
+        where = replace(where, cache=BlockCache(cache_dir, cache_size))
+    elif cache_size is not None:
+        raise ValueError("cache_size without cache_dir: say where to keep the copies")
+    return Dataset(where)
+
+
+def _whole(dataset: Dataset) -> Dataset:
+    """The dataset, known to have nothing removed from it: samples are numbered through all that files hold."""
+    if dataset.removed:
+        raise FormatError(
+            "entries were removed from this archive and are still in its files", path=dataset.path,
+            hint=f'open it with fastloader.Archive, or run "fastloader compact {dataset.path}"',
+        )  # fmt: skip
+    return dataset
 
 
 def _look(path: Path | ObjectPath) -> str:

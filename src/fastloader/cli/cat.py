@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fastloader.cli.archives import is_archive, open_archive
 from fastloader.cli.output import complain, on_terminal, printable, readable, say, to_json, write_bytes
 from fastloader.cli.status import existing, message_of, status_of
 from fastloader.errors import FormatError, KeyNotFoundError
+from fastloader.stores.urls import is_url
 
 if TYPE_CHECKING:
     from fastloader.cli.glance import ColumnView
@@ -34,7 +36,7 @@ class _CatCommand(click.Command):
 
 
 @click.command("cat", cls=_CatCommand)
-@click.argument("dataset", type=click.Path(path_type=Path))
+@click.argument("dataset", type=click.Path())
 @click.argument("sample")
 @click.argument("field", required=False)
 @click.option("--key", "is_key", is_flag=True, help="SAMPLE is a key even if it looks like a number.")
@@ -45,13 +47,18 @@ class _CatCommand(click.Command):
 )
 @click.option("--force", is_flag=True, help="Write binary data even to a terminal; needs FIELD.")
 def command(
-    dataset: Path, sample: str, field: str | None, is_key: bool, npy: bool, as_json: bool, tokenizer: str | None,
+    dataset: str, sample: str, field: str | None, is_key: bool, npy: bool, as_json: bool, tokenizer: str | None,
     force: bool,
 ) -> None:  # fmt: skip
-    """Show a SAMPLE, or write one FIELD of it.
+    """Show a SAMPLE, or write one FIELD of it. Of an archive, write the file whose path SAMPLE is.
 
     SAMPLE is a number (-1 is the last) or a key. A JPEG comes out as a JPEG, a number as a line of text.
     """
+    if field is None and not as_json and (is_url(dataset) or is_archive(dataset)):
+        archive = open_archive(dataset)
+        if is_key or is_url(dataset) or sample in archive or not _NUMBER.fullmatch(sample):
+            _write_data(archive.view(sample), force)
+            return
     if field is None and (npy or force):
         raise click.UsageError("--npy and --force need a FIELD")
     if field is not None and as_json:
@@ -60,7 +67,7 @@ def command(
         raise click.UsageError("--tokenizer is for a whole sample; leave out FIELD")
     from fastloader.reader import DatasetReader
 
-    with DatasetReader(existing(dataset)) as reader:
+    with DatasetReader(existing(Path(dataset))) as reader:
         number = _find(reader, sample, is_key)
         if field is not None:
             _write_value(reader, number, field, npy, force)
@@ -93,7 +100,11 @@ def _write_value(reader: DatasetReader, sample: int, name: str, npy: bool, force
     else:
         say(printable(str(reader.read_sample(sample, [name])[name])))
         return
-    if on_terminal() and not force and readable(data) is None:
+    _write_data(data, force)
+
+
+def _write_data(data: bytes | memoryview, force: bool) -> None:
+    if on_terminal() and not force and readable(bytes(data)) is None:
         raise click.UsageError("this is binary data and might upset the terminal; redirect it, or give --force")
     write_bytes(data)
 

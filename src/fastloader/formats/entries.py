@@ -12,7 +12,7 @@ from enum import IntEnum
 from types import TracebackType
 from typing import Protocol, Self
 
-from fastloader.errors import FormatError
+from fastloader.errors import FastLoaderError, FormatError
 from fastloader.types import Buffer, key_bytes, key_text
 
 
@@ -117,6 +117,10 @@ class Sink:
         raise NotImplementedError
 
 
+class EntryExistsError(FastLoaderError, FileExistsError):
+    """An entry has a path that is taken."""
+
+
 class UnsafePathError(FormatError):
     """A path of an archive that leads out of the folder it is put in, or that no file can have."""
 
@@ -156,4 +160,7 @@ def copy_entries(source: EntrySource, sink: EntrySink, advance: Callable[[int], 
     return count
 
 
-__all__ = ["Entry", "EntryKind", "EntrySink", "EntrySource", "Sink", "UnsafePathError", "checked_path", "copy_entries"]
+__all__ = [
+    "Entry", "EntryExistsError", "EntryKind", "EntrySink", "EntrySource", "Sink", "UnsafePathError", "checked_path",
+    "copy_entries",
+]  # fmt: skip

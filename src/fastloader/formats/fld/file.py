@@ -25,6 +25,7 @@ from fastloader.formats.fld.layout import (
     MAX_PAGE_SIZE,
     MIN_PAGE_SIZE,
     NO_FIELD,
+    NODE,
     PAGE,
     PREFIX,
     VERSION,
@@ -202,6 +203,14 @@ class FldFile:
         expected[Kind.PAGES, NO_FIELD] = (PAGE.itemsize, pages.size // PAGE.itemsize)
         if self.has_keys:
             expected[Kind.KEY_OFFSETS, NO_FIELD] = (8, samples + 1)
+        order = self.directory.get((Kind.KEY_ORDER, NO_FIELD))
+        if order is not None:  # samples that are in the order of their keys need no rows
+            expected[Kind.KEY_ORDER, NO_FIELD] = (8, samples if order.size else 0)
+        if self.is_archive:
+            nodes = self.directory[Kind.NODES, NO_FIELD]
+            expected[Kind.NODES, NO_FIELD] = (NODE.size, nodes.size // NODE.size)
+            if order is None or not self.has_keys or (Kind.NODE_BYTES, NO_FIELD) not in self.directory:
+                raise self.broken("is an archive without a table of its paths")
         for (kind, field), (row_size, rows) in expected.items():
             entry = self.directory.get((kind, field))
             if entry is None or entry.row_size != row_size or entry.size != row_size * rows:
@@ -282,6 +291,11 @@ class FldFile:
         """Whether samples have keys."""
         return (Kind.KEY_OFFSETS, NO_FIELD) in self.directory
 
+    @property
+    def is_archive(self) -> bool:
+        """Whether samples are the files of an archive."""
+        return (Kind.NODES, NO_FIELD) in self.directory
+
     def keys(self) -> kernels.Keys | None:
         """The key index, or ``None`` where samples have no keys."""
         if self._keys is None and self.has_keys:
@@ -299,18 +313,18 @@ class FldFile:
         except kernels.Failure as failure:
             raise explain(failure, self.path, what="the key index: ") from failure
 
-    def _alone(self, row: int) -> NDArray[np.int64] | None:
+    def alone(self, row: int) -> NDArray[np.int64] | None:
         """The row as objects are asked for it; files need no asking."""
         return None if self.remote is None else np.array([row])
 
     def metadata_row(self, field: int, sample: int, dtype: np.dtype[Any]) -> Any:
         """One sample's metadata record."""
-        table = self.table(Kind.METADATA, field, self._alone(sample)) if dtype.itemsize else None
+        table = self.table(Kind.METADATA, field, self.alone(sample)) if dtype.itemsize else None
         return np.zeros(1, dtype)[0] if table is None else np.frombuffer(table.row(sample), dtype)[0]
 
     def is_missing(self, field: int, sample: int) -> bool:
         """Whether the sample has no value for the field."""
-        table = self.table(Kind.VALIDITY, field, self._alone(sample // 8))
+        table = self.table(Kind.VALIDITY, field, self.alone(sample // 8))
         return table is not None and not table.row(sample // 8)[0] >> (sample % 8) & 1
 
     def payload(self, field: int, sample: int) -> memoryview:

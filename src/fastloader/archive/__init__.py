@@ -1,0 +1,8 @@
+"""Archives: any folder in one ``.fld`` file, with random access by path, ready for training."""
+
+from fastloader.archive.archive import Archive
+from fastloader.archive.folders import FolderSink, FolderSource
+from fastloader.archive.patterns import Choice
+from fastloader.archive.writer import ArchiveWriter
+
+__all__ = ["Archive", "ArchiveWriter", "Choice", "FolderSink", "FolderSource"]
