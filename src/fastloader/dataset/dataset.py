@@ -287,14 +287,16 @@ class Steps(Generic[S]):
         fields: Mapping[str, Field] | None = None,
         *,
         shard_size: int | str | None = None,
+        shard_samples: int | None = None,
         compression: Compression = None,
         threads: int | None = None,
         show_progress: bool | None = None,
     ) -> dict[str, Field]:
         """Write all elements, which are dictionaries, to a file; how its name ends says what it will be.
 
-        ``.fld``: a dataset, or with ``shard_size`` a folder of shards. ``.tar``: WebDataset's layout. ``.parquet``: a
-        table. Fields are told from some of the elements, but for those that ``fields`` names; they are returned. JPEG
+        ``.fld``: a dataset, or with ``shard_size`` a folder of shards. ``.tar``, ``.tar.gz``, ``.tar.zst``: WebDataset's
+        layout; with a place for a number in the name, as ``"train-%06d.tar"``, and ``shard_size`` or ``shard_samples``
+        several. ``.parquet``: a table. Fields are told from some of the elements, but for those that ``fields`` names; they are returned. JPEG
         and PNG files move as they are. A folder of shards that was interrupted goes on where it was when it is written
         again. ``compression`` is that of ``DatasetWriter``; ``threads`` encode, and read where each file is a sample.
         """
@@ -307,7 +309,8 @@ class Steps(Generic[S]):
             raise ValueError(
                 f'{os.fspath(path)}: datasets are converted to local files; "fastloader store put" brings them there'
             )
-        return write(self.node, Path(local), Options(fields, size, compression, workers, show_progress))
+        samples = None if shard_samples is None else whole("shard_samples", shard_samples, 1)
+        return write(self.node, Path(local), Options(fields, size, samples, compression, workers, show_progress))
 
     def explain(self) -> str:
         """What runs where, a line a step, the last step first."""

@@ -29,7 +29,7 @@ from fastloader.stores import exchange, write_atomically
 from fastloader.stores.local import remove, sync_directory
 from fastloader.types import Sample
 from fastloader.writer import DatasetWriter
-from fastloader.writer.exports import EXPORTS
+from fastloader.writer.exports import EXPORTS, Shards, export_of
 from fastloader.writer.inference import infer_fields
 from fastloader.writer.intake import size_of
 
@@ -46,6 +46,7 @@ class Options:
     fields: Mapping[str, Field] | None = None
     """Fields by name, for those that are not to be told from the samples."""
     shard_size: int | None = None
+    shard_samples: int | None = None
     compression: Any = None
     threads: int | None = None
     show_progress: bool | None = None
@@ -138,12 +139,14 @@ def write(node: Node, path: Path, options: Options) -> dict[str, Field]:
     elements = Elements(node, new_run())
     fields, looked = fields_of(elements, options.fields)
     target = Path(os.path.realpath(path))
-    if path.suffix in EXPORTS:
-        if options.shard_size is not None or options.compression is not None:
-            raise ValueError(f"shard_size and compression are for .fld, not for {path.suffix}")
+    if path.name.endswith(EXPORTS):
+        if options.compression is not None:
+            raise ValueError(f"compression is for .fld, not for {path.suffix}")
         _export(elements, target, fields, looked, options)
     elif path.suffix != ".fld":
         raise ValueError(f"{path.name}: a name ends with .fld, {' or '.join(EXPORTS)}, which says what to write")
+    elif options.shard_samples is not None:
+        raise ValueError("shard_samples is for tars; shard_size makes shards of a .fld dataset")
     elif options.shard_size is not None:
         _write_shards(elements, target, fields, options, options.shard_size)
     else:
@@ -172,7 +175,9 @@ def _whole(sample: Any, fields: Mapping[str, Field]) -> Any:
 def _export(
     elements: Elements, path: Path, fields: Mapping[str, Field], looked: Sequence[Sample], options: Options
 ) -> None:
-    export = EXPORTS[path.suffix](path, fields, looked or list(itertools.islice(elements.samples(0, None), LOOKED_AT)))
+    known = looked or list(itertools.islice(elements.samples(0, None), LOOKED_AT))
+    export = export_of(path, fields, known, Shards(options.shard_size, options.shard_samples))
+    assert export is not None
     try:
         with _told(elements, options) as advance:
             for number, sample in enumerate(elements.samples(0, options.threads)):
