@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from fastloader.archive.archive import Archive
 from fastloader.archive.encoding import is_archive
@@ -15,7 +14,7 @@ from fastloader.archive.writer import ArchiveWriter
 from fastloader.errors import FormatError
 from fastloader.formats.barecat import OLD_ENDING
 from fastloader.formats.barecat_entries import BarecatSink, BarecatSource
-from fastloader.formats.entries import Entry, EntrySource, Sink
+from fastloader.formats.entries import Entry, EntrySink, EntrySource
 from fastloader.formats.fld import Dataset
 from fastloader.formats.objects import open_object, store_of
 from fastloader.formats.recognise import format_of, promised
@@ -80,7 +79,7 @@ class Chosen:
 def sink_at(
     path: str, *, shard_size: int | str | None = None, compression: str | None = None, workers: int | None = None,
     overwrite: bool = False,
-) -> Sink:  # fmt: skip
+) -> EntrySink:  # fmt: skip
     """What writes an archive of this name."""
     kind = named_kind(path)
     if compression is not None and kind != "fld":
@@ -93,6 +92,4 @@ def sink_at(
         return BarecatSink(path, None if shard_size is None else parse_size(shard_size, "shard_size"))
     if kind == "folder":
         return FolderSink(path, overwrite=overwrite)
-    made: Any = ZipSink if kind == "zip" else TarSink
-    found: Sink = made(path)
-    return found
+    return ZipSink(path) if kind == "zip" else TarSink(path)

@@ -55,8 +55,9 @@ def command(
     DST ends says what it will be: .fld, .tar, .tar.gz, .tar.zst (WebDataset's layout; train-%06d.tar with --shard-size
     or --shard-samples are several) or .parquet. JPEG and PNG files move as they are.
 
-    An archive (tar, zip, Barecat, .fld archive) that becomes a tar, and whatever becomes a .zip, a .barecat or a folder,
-    is copied file by file, with all paths, modes and times. --archive does so where DST is .fld, and of a folder.
+    An archive (tar, zip, Barecat, .fld archive) that becomes a tar or a folder, and whatever becomes a .zip or a
+    .barecat, is copied file by file, with all paths, modes and times. --archive does so where DST is .fld, and of a
+    folder.
 
     With --shard-size, a conversion to .fld that was interrupted goes on where it was when it is run again.
     """
@@ -151,8 +152,13 @@ def _copy(
         if type(error) is not ValueError:
             raise
         raise click.UsageError(str(error)) from error
-    with sink, progress("copying", None, show=False if quiet else None) as advance:
-        copied = copy_entries(entries if choice.is_all else Chosen(entries, choice), sink, advance)
+    try:
+        with progress("copying", None, show=False if quiet else None) as advance:
+            copied = copy_entries(entries if choice.is_all else Chosen(entries, choice), sink, advance)
+        sink.close()
+    except BaseException:
+        sink.abort()
+        raise
     if not quiet:
         many = f"{copied:,} entr{'y' if copied == 1 else 'ies'}"
         say(f"{printable(destination)}: {many}, {time.monotonic() - began:.1f} s")

@@ -294,11 +294,13 @@ class Steps(Generic[S]):
     ) -> dict[str, Field]:
         """Write all elements, which are dictionaries, to a file; how its name ends says what it will be.
 
-        ``.fld``: a dataset, or with ``shard_size`` a folder of shards. ``.tar``, ``.tar.gz``, ``.tar.zst``: WebDataset's
-        layout; with a place for a number in the name, as ``"train-%06d.tar"``, and ``shard_size`` or ``shard_samples``
-        several. ``.parquet``: a table. Fields are told from some of the elements, but for those that ``fields`` names; they are returned. JPEG
-        and PNG files move as they are. A folder of shards that was interrupted goes on where it was when it is written
-        again. ``compression`` is that of ``DatasetWriter``; ``threads`` encode, and read where each file is a sample.
+        ``.fld``: a dataset, or with ``shard_size`` a folder of shards. ``.tar``, ``.tar.gz``, ``.tar.zst``:
+        WebDataset's layout; with a place for a number in the name, as ``"train-%06d.tar"``, and ``shard_size`` or
+        ``shard_samples`` several. ``.parquet``: a table.
+
+        Fields are told from some of the elements, but for those that ``fields`` names; they are returned. JPEG and PNG
+        files move as they are. A folder of shards that was interrupted goes on where it was when it is written again.
+        ``compression`` is that of ``DatasetWriter``; ``threads`` encode, and read where each file is a sample.
         """
         size = None if shard_size is None else parse_size(shard_size, "shard_size")
         if size is not None and size < 1:

@@ -132,9 +132,10 @@ def open_dataset(
     """Open a dataset for reading, whatever it is stored as; files are recognised by what is in them.
 
     A ``.fld`` file or folder of shards gives a reader, which gives samples by number and key and goes into a
-    ``DataLoader``, and is a dataset, with ``map``, ``shuffle``, ``batch`` and the other steps. Other formats give a
-    dataset: tars, zips and Barecat archives such a reader too, others a ``MapSource``, or an ``IterSource`` where there is no random access. ``path`` may also be a folder of
-    files, a pattern such as ``"data/*.parquet"``, or a list. ``docs/reference/formats.md`` has all formats.
+    ``DataLoader``, and is a dataset, with ``map``, ``shuffle``, ``batch`` and the other steps. So do tars, zips
+    and Barecat archives. Other formats give a dataset: a ``MapSource``, or an ``IterSource`` where there is no random
+    access. ``path`` may also be a folder of files, a pattern such as ``"data/*.parquet"``, or a list.
+    ``docs/reference/formats.md`` has all formats.
 
     - ``storage_options``, ``cache_dir``, ``cache_size``: for URLs of ``.fld`` datasets, as for ``DatasetReader``. Other
       formats in stores are read with what the environment says.
@@ -150,7 +151,10 @@ def open_dataset(
     - ``types``: for CSV, what columns hold, "int", "float" or "str"; for TFRecord, "list" for a feature that is one.
     """
     if storage_options is not None or cache_dir is not None or cache_size is not None:
-        others = any(option is not None for option in (where, rows, types, decode, group)) or format not in (None, "fld")
+        others = any(option is not None for option in (where, rows, types, decode, group)) or format not in (
+            None,
+            "fld",
+        )
         if others or not isinstance(path, str | os.PathLike):
             raise ValueError("storage_options, cache_dir and cache_size are for the URL of one .fld dataset")
         return _reader(ReaderDataset(path, storage_options, cache_dir=cache_dir, cache_size=cache_size), fields)

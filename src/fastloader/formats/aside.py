@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import secrets
 from pathlib import Path
+from typing import BinaryIO
 
 from fastloader.stores.local import explain, sync_directory
 
@@ -20,7 +20,7 @@ class Aside:
         self.path = path
         self.place = path.with_name(f".{path.name}.writing-{os.getpid()}-{secrets.token_hex(4)}")
         try:
-            self.file: io.BufferedWriter = open(self.place, "xb", BUFFER)  # noqa: SIM115  (closed when it is published)
+            self.file: BinaryIO = open(self.place, "xb", BUFFER)  # noqa: SIM115  (closed when it is published)
         except OSError as error:
             raise explain(error, path) from error
 

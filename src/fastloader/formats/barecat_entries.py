@@ -19,7 +19,7 @@ from fastloader.formats.entries import Entry, EntryKind, Sink
 from fastloader.formats.objects import open_object
 from fastloader.formats.tar_entries import placed
 from fastloader.kernels import crc32c
-from fastloader.types import Buffer, key_text
+from fastloader.types import Buffer, byte_view, key_text
 
 ROWS_AT_ONCE = 10_000
 
@@ -116,7 +116,7 @@ class Folders:
 
 
 class BarecatSink(Sink):
-    """Writes an archive of schema 0.3: ``X.barecat`` and ``X.barecat-shard-00000``, of at most ``shard_size`` bytes each.
+    """Writes an archive of schema 0.3: ``X.barecat`` and ``X.barecat-shard-00000``, of ``shard_size`` bytes at most.
 
     Nothing of it appears before all of it is written; the index comes last.
     """
@@ -157,7 +157,7 @@ class BarecatSink(Sink):
             folder.mode, folder.mtime = stat.S_IFDIR | entry.mode, entry.mtime
             return
         data = self._written(entry) if entry.kind is EntryKind.HARDLINK else entry.read()
-        view = memoryview(data).cast("B")
+        view = byte_view(data)
         if len(view) > self._limit:
             raise FormatError(
                 f"{entry.name!r} has {len(view)} bytes, and a shard {self._limit}", path=self.path,

@@ -32,7 +32,7 @@ KEY = "__key__"
 """What the key of a sample is called."""
 
 Decode = bool | Mapping[str, Field | Callable[[bytes], Any] | bool] | None
-"""``True``: all that is known by its ending; or by name or ending a field, a function of bytes, ``True`` or ``False``."""
+"""``True``: all that is known by its ending; or by name or ending a field, a function of bytes, or ``True``."""
 
 
 class KeyDecoder(TextDecoder):

@@ -14,9 +14,9 @@ from fastloader.errors import FormatError, KeyNotFoundError, NotFoundError
 from fastloader.formats.arrays import ArrayFiles, ArrayRows
 from fastloader.formats.arrow import ArrowFile, ArrowStream, Parquet, Where
 from fastloader.formats.barecat import OLD_ENDING, open_barecat
-from fastloader.formats.files import ClassFolders, RawFiles, has_classes
 from fastloader.formats.decoding import Decode
 from fastloader.formats.extents import ExtentDataset
+from fastloader.formats.files import ClassFolders, RawFiles, has_classes
 from fastloader.formats.fld import MANIFEST, is_sharded
 from fastloader.formats.hdf5 import Hdf5
 from fastloader.formats.lines import TYPES, CommaLines, JsonLines, ZippedCommaLines, ZippedJsonLines

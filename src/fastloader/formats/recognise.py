@@ -8,8 +8,8 @@ import os
 import zipfile
 import zlib
 
-from fastloader.errors import FormatError
 from fastloader import kernels
+from fastloader.errors import FormatError
 from fastloader.formats import arrow, hdf5, tfrecord
 from fastloader.formats.arrays import NPY, ZIP
 from fastloader.formats.fld.layout import MAGIC as FLD

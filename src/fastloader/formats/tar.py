@@ -33,8 +33,8 @@ _COUNTS = struct.Struct("<QQQ")
 class TarIndex:
     """What the headers of a tar say, a row a member.
 
-    Names and links lie one behind the other, ``ends`` say where each ends. ``offsets`` and ``sizes`` are of the data; of a
-    hard link those of the file it names. What has no data has the offset -1. ``times`` are nanoseconds since 1970.
+    Names and links lie one behind the other, ``ends`` say where each ends. ``offsets`` and ``sizes`` are of the data;
+    of a hard link those of the file it names. What has no data has the offset -1. ``times`` are nanoseconds since 1970.
     """
 
     headers: NDArray[np.int64]
@@ -89,7 +89,8 @@ class TarIndex:
             size = count * np.dtype(kind).itemsize
             arrays.append(np.frombuffer(bytes(data[at : at + size]), kind))
             at += size
-        return cls(*arrays, bytes(data[at : at + names]), bytes(data[at + names :]))
+        found: list[Any] = [*arrays, bytes(data[at : at + names]), bytes(data[at + names :])]
+        return cls(*found)
 
     def within(self, size: int) -> bool:
         """Whether all lies within a file of this size, and all names within the names."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import io
 import os
 import struct
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from fastloader import kernels
 from fastloader.errors import FormatError
@@ -21,7 +20,7 @@ from fastloader.formats.tar import TarIndex, index_of_tar
 from fastloader.formats.tar_packed import FRAME, SEEK_MAGIC, SEEK_TABLE, gone_through, unzstd
 from fastloader.stores import MappedFile
 from fastloader.stores.urls import is_url
-from fastloader.types import Buffer, key_bytes
+from fastloader.types import Buffer, byte_view, key_bytes
 
 GZIP = b"\x1f\x8b"
 RECORD = 20 * 512
@@ -110,7 +109,7 @@ def _gunzip(source: Object) -> Iterator[bytes]:
 class Output(Protocol):
     """Where the bytes of a tar go."""
 
-    def write(self, data: Buffer) -> object:
+    def write(self, data: memoryview) -> object:
         """Behind what is there."""
 
     def finish(self) -> None:
@@ -120,8 +119,12 @@ class Output(Protocol):
 class Plain:
     """As they are."""
 
-    def __init__(self, file: io.BufferedWriter) -> None:
-        self.write = file.write
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def write(self, data: memoryview) -> None:
+        """Behind what is there."""
+        self._file.write(data)
 
     def finish(self) -> None:
         """Nothing is missing."""
@@ -130,9 +133,12 @@ class Plain:
 class Gzip:
     """One gzip member without a name and a time."""
 
-    def __init__(self, file: io.BufferedWriter) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         self._file = gzip.GzipFile("", "wb", LEVELS[".gz"], file, mtime=0)
-        self.write = self._file.write
+
+    def write(self, data: memoryview) -> None:
+        """Packed."""
+        self._file.write(data)
 
     def finish(self) -> None:
         """The checksum."""
@@ -142,14 +148,13 @@ class Gzip:
 class Framed:
     """zstd frames of 4 MiB each, and behind them the table of the seekable format: any zstd reads it, and any part."""
 
-    def __init__(self, file: io.BufferedWriter) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         self._file, self._held, self._sizes = file, bytearray(), bytearray()
 
-    def write(self, data: Buffer) -> None:
+    def write(self, data: memoryview) -> None:
         """Held until there are enough for a frame."""
-        view = memoryview(data).cast("B")
-        for at in range(0, len(view), FRAME_BYTES):
-            self._held += view[at : at + FRAME_BYTES]
+        for at in range(0, len(data), FRAME_BYTES):
+            self._held += data[at : at + FRAME_BYTES]
             while len(self._held) >= FRAME_BYTES:
                 self._frame(self._held[:FRAME_BYTES])
                 del self._held[:FRAME_BYTES]
@@ -194,8 +199,10 @@ class TarSink(Sink):
         self.path = Path(path)
         self._aside = Aside(self.path)
         ending = self.path.suffix.lower()
-        kind = Gzip if ending in (".gz", ".tgz") else Framed if ending in (".zst", ".tzst") else Plain
-        self._out: Output = kind(self._aside.file)
+        kind: Callable[[BinaryIO], Output] = Plain
+        if ending in (".gz", ".tgz", ".zst", ".tzst"):
+            kind = Gzip if ending in (".gz", ".tgz") else Framed
+        self._out = kind(self._aside.file)
         self._size = 0
 
     def add(self, entry: Entry) -> None:
@@ -203,7 +210,7 @@ class TarSink(Sink):
         head = header(entry)
         self._write(head)
         if entry.is_file:
-            data = memoryview(entry.read()).cast("B")
+            data = byte_view(entry.read())
             if len(data) != entry.size:
                 raise FormatError(f"{entry.name!r} has {len(data)} bytes, and {entry.size} were told", path=self.path)
             self._write(data)
@@ -219,8 +226,9 @@ class TarSink(Sink):
         return self._size
 
     def _write(self, data: Buffer) -> None:
-        self._out.write(data)
-        self._size += memoryview(data).nbytes
+        view = byte_view(data)
+        self._out.write(view)
+        self._size += len(view)
 
     def close(self) -> None:
         """The end of the tar; publish it."""

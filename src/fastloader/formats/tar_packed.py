@@ -1,4 +1,4 @@
-"""Tars packed with gzip or zstd: random access by restart points (gzip) or frames (zstd); other zstd files as a stream."""
+"""Tars packed with gzip or zstd: random access by restart points or by frames; other zstd files as a stream."""
 
 from __future__ import annotations
 

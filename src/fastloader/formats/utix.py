@@ -1,7 +1,7 @@
 """``.utix``: an index of a tar's samples that other programs write and read, of msgpack maps or JSON lines.
 
-A row is a sample: ``iidx`` its number, ``str_idx`` its stem, ``offset`` where the data of its first member begins in the
-tar, and for each member ``keys`` (its ending, with the dot), ``offsets`` (relative to ``offset``) and ``sizes``.
+A row is a sample: ``iidx`` its number, ``str_idx`` its stem, ``offset`` where the data of its first member begins in
+the tar, and for each member ``keys`` (its ending, with the dot), ``offsets`` (relative to ``offset``) and ``sizes``.
 ``metadata`` may hold anything.
 """
 
@@ -62,7 +62,8 @@ def read_utix(source: Object) -> Iterator[Row]:
     """The rows of an index, checked one by one."""
     number = -1
     try:
-        for number, found in enumerate(_maps(source)):
+        for found in _maps(source):
+            number += 1
             yield _row(found)
     except (ValueError, TypeError, KeyError, EOFError, RecursionError) as error:
         if isinstance(error, FormatError):
@@ -139,7 +140,7 @@ def utix_part(path: str) -> Part:
             begin = row.offset + offset
             if begin + size > tar.size:
                 raise FormatError(
-                    f"row {number}: {row.str_idx + key!r} lies at offset {begin}, {size} bytes, and the tar has {tar.size}",
+                    f"row {number}: {row.str_idx + key!r} has {size} bytes at offset {begin}, the tar {tar.size}",
                     path=path, hint=f'is it of another tar? "fastloader index --utix {tar.path}" makes it anew',
                 )  # fmt: skip
             fields.setdefault(key.removeprefix(".").lower(), {})[number] = (begin, size)

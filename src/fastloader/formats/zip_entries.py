@@ -17,7 +17,7 @@ from fastloader.formats.entries import Entry, EntryKind, Sink
 from fastloader.formats.objects import Object, open_object
 from fastloader.formats.tar_entries import placed
 from fastloader.formats.zips import data_offsets, infos_of, readable
-from fastloader.types import Buffer, key_bytes
+from fastloader.types import Buffer, byte_view, key_bytes
 
 UNIX = 3
 _FIRST, _LAST = (1980, 1, 1, 0, 0, 0), (2107, 12, 31, 23, 59, 58)
@@ -110,7 +110,7 @@ class ZipSink(Sink):
         info.create_system, info.external_attr = UNIX, mode << 16 | (0x10 if stat.S_ISDIR(mode) else 0)
         if info.filename in self._zip.NameToInfo:
             raise FormatError(f"two entries are called {name!r}", path=self.path)
-        view = memoryview(data).cast("B")
+        view = byte_view(data)
         packs = len(view) > 64 and len(zlib.compress(view[: 64 << 10], 1)) < 0.95 * min(len(view), 64 << 10)
         self._zip.writestr(info, view, zipfile.ZIP_DEFLATED if packs else zipfile.ZIP_STORED, _LEVEL)
 

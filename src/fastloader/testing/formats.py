@@ -90,7 +90,7 @@ class FormatContract:
         assert isinstance(dataset, style)
         for _ in range(2):
             self.check(dataset, wanted)
-        if self.random_access:
+        if isinstance(dataset, MapDataset | ReaderDataset):
             assert len(dataset) == len(wanted)
             self.check([dataset[i] for i in reversed(range(len(wanted)))], wanted[::-1])
             self.check([dataset[-1], *dataset[1:3]], [wanted[-1], *wanted[1:3]])

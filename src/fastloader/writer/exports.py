@@ -79,8 +79,8 @@ class Shards:
 class TarExport:
     """WebDataset's layout: for each sample, files that share a number and are named by their fields.
 
-    ``000000003.image.jpg``, ``000000003.label.cls``. Where samples have a ``__key__`` that is their name, and fields are
-    called as their files end. Missing values have no file. A path with a place for a number, such as
+    ``000000003.image.jpg``, ``000000003.label.cls``. Where samples have a ``__key__`` that is their name, and fields
+    are called as their files end. Missing values have no file. A path with a place for a number, such as
     ``train-%06d.tar``, stands for several files.
     """
 
