@@ -11,7 +11,7 @@ import tarfile
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tar_files import FORMATS, all_samples, members, sample, tar, write_tars
 
@@ -130,7 +130,7 @@ paths = st.lists(names, min_size=1, max_size=6).map("/".join)
 entries = st.lists(st.tuples(paths, st.sampled_from("fds"), st.integers(0, 1500), st.integers(0, 2**34)), max_size=8)
 
 
-@settings(max_examples=120, deadline=None, database=None, derandomize=True)
+@settings(max_examples=120, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(entries, st.sampled_from(FORMATS), st.booleans())
 def test_the_scanner_agrees_with_tarfile(tmp_path_factory, entries, format, in_pieces):
     path = tmp_path_factory.mktemp("tars") / "a.tar"
@@ -159,7 +159,7 @@ def test_the_scanner_agrees_with_tarfile(tmp_path_factory, entries, format, in_p
     assert index.offsets.tolist() == [one[2] for one in wanted]
 
 
-@settings(max_examples=400, deadline=None, database=None, derandomize=True)
+@settings(max_examples=400, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_damaged_headers_are_refused_or_read_within_the_file(tmp_path_factory, data):
     good = bytearray(tar(members(map(sample, range(3))), data.draw(st.sampled_from(FORMATS))))

@@ -23,7 +23,7 @@ from fastloader.types import key_text
 OLD_ENDING = "-sqlite-index"
 VERSION = (0, 3)
 UNLIMITED = 2**63 - 1
-_FILES = "SELECT path, shard, offset, size, crc32c FROM files ORDER BY shard, offset, path"
+_FILES = "SELECT path, shard, offset, size, crc32c FROM files ORDER BY shard, offset, size, path"
 
 
 def shard_path(index: str, number: int) -> str:

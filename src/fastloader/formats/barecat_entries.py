@@ -40,7 +40,7 @@ class BarecatSource:
                 if found is not None:
                     yield Entry(found, EntryKind.DIRECTORY, _mode(mode, 0o755), mtime or 0)
             rows = connection.execute(
-                "SELECT path, shard, offset, size, crc32c, mode, mtime_ns FROM files ORDER BY shard, offset, path"
+                "SELECT path, shard, offset, size, crc32c, mode, mtime_ns FROM files ORDER BY shard, offset, size, path"
             )
             for path, shard, offset, size, crc, mode, mtime in rows:
                 if shard not in shards:
@@ -194,6 +194,13 @@ class BarecatSink(Sink):
 
     def close(self) -> None:
         """Statistics, indexes, triggers; publish shards, then the index."""
+        try:
+            self._finish()
+        except BaseException:
+            self.abort()
+            raise
+
+    def _finish(self) -> None:
         self._flush()
         found = self._folders.by_path
         self._connection.executemany(

@@ -86,7 +86,7 @@ def _by_bytes(source: Object, head: bytes) -> str | None:
         if head.startswith(magic):
             return name
     if head.startswith(ZIP):
-        return "npz" if _holds_arrays(source) else "zip"
+        return "npz" if promised(source.path) != "zip" and _holds_arrays(source) else "zip"
     if head.startswith(EMPTY_ZIP):
         return "zip"
     if head.startswith(SQLITE):

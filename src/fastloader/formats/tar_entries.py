@@ -6,7 +6,6 @@ import gzip
 import os
 import struct
 import tarfile
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -15,9 +14,9 @@ from fastloader import kernels
 from fastloader.errors import FormatError
 from fastloader.formats.aside import Aside
 from fastloader.formats.entries import Entry, EntryKind, Sink, UnsafePathError, checked_path
-from fastloader.formats.objects import PIECE, Object, buffered, open_object
+from fastloader.formats.objects import open_object
 from fastloader.formats.tar import TarIndex, index_of_tar
-from fastloader.formats.tar_packed import FRAME, SEEK_MAGIC, SEEK_TABLE, gone_through, unzstd
+from fastloader.formats.tar_packed import FRAME, SEEK_MAGIC, SEEK_TABLE, gone_through, gunzipped, unzstd
 from fastloader.stores import MappedFile
 from fastloader.stores.urls import is_url
 from fastloader.types import Buffer, byte_view, key_bytes
@@ -55,7 +54,7 @@ class TarSource:
     def entries(self) -> Iterator[Entry]:
         """All but devices, in order."""
         if self._head.startswith(GZIP):
-            yield from self._gone_through(_gunzip(self._source))
+            yield from self._gone_through(gunzipped(self._source))
         elif self._head.startswith(FRAME):
             yield from self._gone_through(unzstd(self._source))
         else:
@@ -95,15 +94,6 @@ class TarSource:
             target = placed(member.link, kind, self.path) if kind is EntryKind.HARDLINK else member.link
             data = member.data
             yield Entry(path, kind, member.mode, member.mtime, len(data), target or b"", lambda data=data: data)  # type: ignore[misc]
-
-
-def _gunzip(source: Object) -> Iterator[bytes]:
-    try:
-        with gzip.GzipFile(fileobj=buffered(source)) as file:
-            while data := file.read(PIECE):
-                yield data
-    except (OSError, EOFError, zlib.error) as error:
-        raise FormatError(f"the gzip stream is damaged or was cut short: {error}", path=source.path) from error
 
 
 class Output(Protocol):
@@ -232,10 +222,14 @@ class TarSink(Sink):
 
     def close(self) -> None:
         """The end of the tar; publish it."""
-        self._write(bytes(2 * 512))
-        self._write(bytes(-self._size % RECORD))
-        self._out.finish()
-        self._aside.publish()
+        try:
+            self._write(bytes(2 * 512))
+            self._write(bytes(-self._size % RECORD))
+            self._out.finish()
+            self._aside.publish()
+        except BaseException:
+            self._aside.discard()
+            raise
 
     def abort(self) -> None:
         """Leave nothing behind."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import struct
+import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from fastloader.formats.extents import Extents
 from fastloader.formats.extras import required
 from fastloader.formats.indexes import kept_index
 from fastloader.formats.members import DATA, OPENED_AT_ONCE, PATH, Names, grouped
-from fastloader.formats.objects import PIECE, Object, Reading, open_object
+from fastloader.formats.objects import PIECE, Object, Reading, buffered, open_object
 from fastloader.formats.records import Kept, Records, Stream
 from fastloader.formats.records import Names as Chosen
 from fastloader.formats.tar import TarIndex
@@ -71,7 +73,7 @@ class Gzipped:
     def __init__(self, source: Object, points: bytes | None = None) -> None:
         library = required("indexed_gzip", "random access to gzipped tars", source.path)
         self._errors = (library.ZranError, library.NotCoveredError, OSError, EOFError)
-        self._path = source.path
+        self._path, self._source = source.path, source
         self._lock = Lock()
         self._file = library.IndexedGzipFile(
             fileobj=io.BufferedReader(Reading(source), PIECE), spacing=SPACING, skip_crc_check=points is not None
@@ -97,8 +99,15 @@ class Gzipped:
         """From front to back, with the checksum at the end."""
         try:
             self._file.seek(0)
+            crc = size = 0
             while data := self._file.read(PIECE):
                 yield data
+                crc, size = zlib.crc32(data, crc), size + len(data)
+            # The library takes a file that was cut for one that ends there. Its end tells, or else all of it.
+            foot = self._source.read(max(0, self._source.size - 8), min(8, self._source.size))
+            if foot != struct.pack("<II", crc, size % 2**32):
+                for _ in gunzipped(self._source):
+                    pass
         except self._errors as error:
             if isinstance(error, FastLoaderError):
                 raise
@@ -109,6 +118,18 @@ class Gzipped:
         out = io.BytesIO()
         self._file.export_index(fileobj=out)
         return out.getvalue()
+
+
+def gunzipped(source: Object) -> Iterator[bytes]:
+    """What a gzip file stands for, gone through, with all its checksums."""
+    try:
+        with gzip.GzipFile(fileobj=buffered(source)) as file:
+            while data := file.read(PIECE):
+                yield data
+    except (OSError, EOFError, zlib.error) as error:
+        if isinstance(error, FastLoaderError):
+            raise
+        raise FormatError(f"the gzip stream is damaged or was cut short: {error}", path=source.path) from error
 
 
 class Frames:
@@ -432,6 +453,10 @@ def files_of(source: Object) -> Iterator[tuple[bytes, bytes]]:
 def open_packed(paths: Sequence[str], format: str, group: bool | None, decode: Decode) -> Records | Stream:
     """The samples of packed tars: with random access, but for zstd files without a table of frames."""
     grouping = group is not False
-    if format == "tar.zst" and any(seek_table(open_object(path)) is None for path in paths):
-        return TarStream(paths, grouping, decode)
+    if format == "tar.zst":
+        for path in paths:
+            if not open_object(path).size:
+                raise FormatError("is empty", path=path)
+        if any(seek_table(open_object(path)) is None for path in paths):
+            return TarStream(paths, grouping, decode)
     return PackedTar(paths, format, grouping, decode)

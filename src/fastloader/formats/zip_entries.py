@@ -124,8 +124,12 @@ class ZipSink(Sink):
 
     def close(self) -> None:
         """The directory at the end; publish it."""
-        self._zip.close()
-        self._aside.publish()
+        try:
+            self._zip.close()
+            self._aside.publish()
+        except BaseException:
+            self._aside.discard()
+            raise
 
     def abort(self) -> None:
         """Leave nothing behind."""
