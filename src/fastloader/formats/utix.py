@@ -80,12 +80,15 @@ def _maps(source: Object) -> Iterator[Any]:
         return
     msgpack = required("msgpack", "a .utix index", source.path)
     unpacker = msgpack.Unpacker(buffered(source), unicode_errors="surrogateescape", max_buffer_size=LARGEST)
+    end = 0
     try:
-        yield from unpacker
+        for row in unpacker:
+            end = unpacker.tell()  # behind the row; at the end of the file it would be that of what was left over
+            yield row
     except msgpack.UnpackException as error:
         raise ValueError(f"no msgpack: {error}") from error
-    if unpacker.tell() != source.size:
-        raise ValueError(f"offset {unpacker.tell()}: it ends within a row")
+    if end != source.size:
+        raise ValueError(f"offset {end}: it ends within a row")
 
 
 def _row(found: Any) -> Row:

@@ -377,7 +377,7 @@ _ARCHIVES = re.compile(r"\.(tar|zip|barecat)\b")
 
 def check_hint(path: Path | ObjectPath, option: str = "") -> str:
     """What to do about a damaged file: what checks it, where something does."""
-    if _ARCHIVES.search(path.name):
+    if _ARCHIVES.search(path.name):  # of others: the file that is checked may be another one, and nothing decodes it
         return "the file is damaged; restore it from a copy"
     return f'run "fastloader verify {option}{path}"'
 
