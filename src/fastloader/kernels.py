@@ -97,16 +97,17 @@ if TYPE_CHECKING:
 __all__ = [
     "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LABELS", "LAYOUTS", "NUMBERS", "PADDINGS", "PNG", "RUNS",
     "SAMPLES", "SOUNDS", "SOUND_STEPS", "STEPS", "UPRIGHT", "UPRIGHT_SHAPES", "WEBP", "ZSTD", "ZSTD_DICTIONARY",
-    "ArchiveLookup", "Dictionary", "Engine", "Failure", "Keys", "Mel", "Payloads", "Program", "SoundProgram", "Table", "affine",
-    "assemble", "autocontrast", "best_fit", "block_crcs", "brightness", "cast", "codec_id", "compress", "contrast",
-    "copy_crc32c", "crc32c", "crc32c_variants", "cutmix", "decode_image", "decode_jpeg_box", "decode_texts",
+    "ArchiveLookup", "Dictionary", "Engine", "Failure", "Keys", "Mel", "Payloads", "Program", "SoundProgram", "Table",
+    "affine", "assemble", "autocontrast", "best_fit", "block_crcs", "brightness", "cast", "codec_id", "compress",
+    "contrast", "copy_crc32c", "crc32c", "crc32c_variants", "cutmix", "decode_image", "decode_jpeg_box", "decode_texts",
     "decompress", "draw_mix", "equalize", "erase", "erase_noise", "gather_bytes", "gather_fixed", "gather_ragged",
     "gaussian_blur", "grayscale", "has_uring", "has_webp", "hue", "image_decode_many", "image_info", "invert",
     "jpeg_baseline", "jpeg_encode", "jpeg_index", "jpeg_size", "lay_slots", "mixup", "pack_tokens", "pad_image",
     "parse_example", "permute", "philox", "place", "planned_bytes", "png_encode", "posterize", "random_below",
-    "random_bits", "random_normal", "random_uniform", "read_files", "resample_sound", "resize", "resize_image", "resize_region",
-    "runs_encode", "saturation", "sharpness", "simd_levels", "solarize", "sort_keys", "sound_decode", "sound_info", "sound_library",
-    "take", "take_bits", "train_dictionary", "unpack_sequences", "unpack_tokens", "webp_encode", "xxh64",
+    "random_bits", "random_normal", "random_uniform", "read_files", "resample_sound", "resize", "resize_image",
+    "resize_region", "runs_encode", "saturation", "sharpness", "simd_levels", "solarize", "sort_keys", "sound_decode",
+    "sound_info", "sound_library", "take", "take_bits", "train_dictionary", "unpack_sequences", "unpack_tokens",
+    "webp_encode", "xxh64",
 ]  # fmt: skip
 
 JPEG, PNG, WEBP, RUNS, LABELS = 0, 1, 2, 3, 4

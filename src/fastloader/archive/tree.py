@@ -1,4 +1,4 @@
-"""The paths of an archive as a tree, found by binary search in sorted tables: no folder costs more than what is in it."""
+"""The paths of an archive as a tree, by binary search in sorted tables: a folder costs no more than what is in it."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Entry:
     - ``mode``: the permission bits, ``stat.S_IMODE`` of what the file system said.
     - ``mtime``: nanoseconds since 1970; negative before.
     - ``size``: bytes of a file's content; 0 for what is no file.
-    - ``target``: what a symbolic link says, or the path, in the archive, of the file that a hard link is another name of.
+    - ``target``: what a symbolic link says, or the path of the file in the archive that a hard link is another name of.
     - ``read``: gives a file's content, whole; call it at most once, and while the source is open. It may be a view of a
       mapped file, so that large files take no memory.
     """
