@@ -251,14 +251,20 @@ class Archive(Steps[MapDataset], Mapping[str, bytes]):
 
     def listdir(self, path: Key = "") -> list[str]:
         """The names in a folder, in their order. It takes as long as the folder is large, however large the archive."""
-        return [entry.name.rpartition("/")[2] for entry in self.scandir(path)]
+        folder = self._folder(path)
+        cut = len(folder) + 1 if folder else 0
+        return [key_text(found[cut:].removesuffix(b"/")) for found, *_ in self.tree.children(folder)]
 
     def scandir(self, path: Key = "") -> Iterator[Entry]:
         """The entries in a folder, in the order of their names."""
+        return map(self._entry_of, self.tree.children(self._folder(path)))
+
+    def _folder(self, path: Key) -> bytes:
+        """The path of a folder; links are followed."""
         folder = self._resolved(path)
         if folder is None or folder.kind is not EntryKind.DIRECTORY:
             raise KeyNotFoundError(f"no folder {_shown(path)!r}", path=self.path)
-        return map(self._entry_of, self.tree.children(folder.path))
+        return folder.path
 
     def _entry_of(self, row: Row) -> Entry:
         entry = self.tree.entry(row)
@@ -269,10 +275,7 @@ class Archive(Steps[MapDataset], Mapping[str, bytes]):
 
         Names taken out of the list of folders are not entered.
         """
-        start = self._resolved(top)
-        if start is None or start.kind is not EntryKind.DIRECTORY:
-            raise KeyNotFoundError(f"no folder {_shown(top)!r}", path=self.path)
-        waiting = [start.name]
+        waiting = [key_text(self._folder(top))]
         while waiting:
             folder = waiting.pop()
             folders: list[str] = []

@@ -70,7 +70,7 @@ def copy_archives(
     advance: Advance = silent,
 ) -> None:
     """What is chosen of several archives, in the order of paths. Content moves as it is stored, with its index."""
-    streams = [((row[0], number, row) for row in _chosen(archive, choice)) for number, archive in enumerate(archives)]
+    streams = [_numbered(number, _chosen(archive, choice)) for number, archive in enumerate(archives)]
     run = _Run(writer, advance)
     for path, same in groupby(merge(*streams, key=itemgetter(0, 1)), itemgetter(0)):
         found = list(same)
@@ -82,6 +82,10 @@ def copy_archives(
         _, number, row = found[0 if duplicates == "first" and not path.endswith(b"/") else -1]
         run.add(archives[number], row)
     run.flush()
+
+
+def _numbered(number: int, rows: Iterator[Row]) -> Iterator[tuple[bytes, int, Row]]:
+    return ((row[0], number, row) for row in rows)
 
 
 def _chosen(archive: Archive, choice: Choice) -> Iterator[Row]:
