@@ -23,8 +23,12 @@ bool ArchiveShard::is_removed(std::uint64_t row) const {
 std::optional<std::pair<std::uint32_t, std::uint64_t>> ArchiveLookup::find(Bytes key) const {
     for (std::uint32_t number = 0; number < shards_.size(); ++number) {
         try {
-            const auto row = shards_[number].keys->find(key);
-            if (row && !shards_[number].is_removed(*row)) return std::pair(number, *row);
+            const auto& shard = shards_[number];
+            const auto row = shard.keys->find(key, [&](std::uint64_t likely) {
+                for (const auto* field : {&shard.images, &shard.data})
+                    if (field->payloads) field->payloads->place(likely).prefetch();
+            });
+            if (row && !shard.is_removed(*row)) return std::pair(number, *row);
         } catch (Failure& failure) {
             failure.position = number;
             throw;

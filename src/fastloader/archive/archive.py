@@ -20,13 +20,12 @@ from fastloader.dataset import MapDataset, ReaderDataset
 from fastloader.dataset.base import Node
 from fastloader.dataset.dataset import Steps
 from fastloader.dataset.sources import FromReader
-from fastloader.errors import FastLoaderError, FormatError, KeyNotFoundError
+from fastloader.errors import FormatError, KeyNotFoundError
 from fastloader.formats.entries import Entry, EntryKind
 from fastloader.formats.fld import Dataset, FldFile, explain
 from fastloader.formats.fld.layout import Kind
 from fastloader.reader import dataset_at
-from fastloader.stores import ObjectPath
-from fastloader.types import Buffer, Key, key_bytes, key_text
+from fastloader.types import Key, key_bytes, key_text
 
 LINKS = 40
 """Links that are followed for one path, as many as Linux follows."""
@@ -157,9 +156,9 @@ class Archive(Steps[MapDataset], Mapping[str, bytes]):
         for shard in self.tree.shards:
             file, keys = shard.file, shard.file.keys()
             assert keys is not None
-            content = [part for field in (IMAGE, DATA)
-                       for part in (file.payloads(field), file.table(Kind.VALIDITY, field))]  # fmt: skip
-            shards.append((keys, *content, list(shard.removed[0])))
+            images = file.payloads(IMAGE), file.table(Kind.VALIDITY, IMAGE)
+            data = file.payloads(DATA), file.table(Kind.VALIDITY, DATA)
+            shards.append((keys, *images, *data, list(shard.removed[0])))
         self._known_lookup = kernels.ArchiveLookup(shards)
         return self._known_lookup
 
@@ -252,14 +251,20 @@ class Archive(Steps[MapDataset], Mapping[str, bytes]):
 
     def listdir(self, path: Key = "") -> list[str]:
         """The names in a folder, in their order. It takes as long as the folder is large, however large the archive."""
-        return [entry.name.rpartition("/")[2] for entry in self.scandir(path)]
+        folder = self._folder(path)
+        cut = len(folder) + 1 if folder else 0
+        return [key_text(found[cut:].removesuffix(b"/")) for found, *_ in self.tree.children(folder)]
 
     def scandir(self, path: Key = "") -> Iterator[Entry]:
         """The entries in a folder, in the order of their names."""
+        return map(self._entry_of, self.tree.children(self._folder(path)))
+
+    def _folder(self, path: Key) -> bytes:
+        """The path of a folder; links are followed."""
         folder = self._resolved(path)
         if folder is None or folder.kind is not EntryKind.DIRECTORY:
             raise KeyNotFoundError(f"no folder {_shown(path)!r}", path=self.path)
-        return map(self._entry_of, self.tree.children(folder.path))
+        return folder.path
 
     def _entry_of(self, row: Row) -> Entry:
         entry = self.tree.entry(row)
@@ -270,10 +275,7 @@ class Archive(Steps[MapDataset], Mapping[str, bytes]):
 
         Names taken out of the list of folders are not entered.
         """
-        start = self._resolved(top)
-        if start is None or start.kind is not EntryKind.DIRECTORY:
-            raise KeyNotFoundError(f"no folder {_shown(top)!r}", path=self.path)
-        waiting = [start.name]
+        waiting = [key_text(self._folder(top))]
         while waiting:
             folder = waiting.pop()
             folders: list[str] = []
@@ -303,12 +305,12 @@ class Archive(Steps[MapDataset], Mapping[str, bytes]):
                 yield from self._glob(path, rest)
             return
         fits = re.compile(translate(name)).fullmatch
-        for path, *_ in self.tree.children(key_bytes(folder)):
-            text = key_text(path.removesuffix(b"/"))
+        for found, *_ in self.tree.children(key_bytes(folder)):
+            text = key_text(found.removesuffix(b"/"))
             if fits(text.rpartition("/")[2]):
                 if not rest:
                     yield text
-                elif path.endswith(b"/"):
+                elif found.endswith(b"/"):
                     yield from self._glob(text, rest)
 
     def _glob_below(self, pattern: str) -> Iterator[str]:
@@ -316,8 +318,8 @@ class Archive(Steps[MapDataset], Mapping[str, bytes]):
         top = fixed_part(pattern).rstrip("/")
         if top and not self.isdir(top):
             return
-        for path in self._paths(key_bytes(top)):
-            text = key_text(path.removesuffix(b"/"))
+        for found in self._paths(key_bytes(top)):
+            text = key_text(found.removesuffix(b"/"))
             if fits(text):
                 yield text
 
@@ -326,8 +328,8 @@ class Archive(Steps[MapDataset], Mapping[str, bytes]):
         told = top + b"/" if top else b""
         for path, *_ in self.tree.below(top):
             slash = path.find(b"/", _common(told, path))
-            while 0 <= slash:
-                if not path[: slash + 1] == told[: slash + 1]:
+            while slash >= 0:
+                if path[: slash + 1] != told[: slash + 1]:
                     yield path[: slash + 1]
                 slash = path.find(b"/", slash + 1)
             told = path[: path.rfind(b"/") + 1]
@@ -413,11 +415,11 @@ def content_of(file: FldFile, row: int, path: bytes) -> memoryview:
 
 def _common(one: bytes, other: bytes) -> int:
     """Where the last slash of what two paths have in common ends."""
-    length = len(os.path.commonprefix([one, other]))
-    return one.rfind(b"/", 0, length) + 1
+    end = 0
+    while (at := one.find(b"/", end)) >= 0 and other.startswith(one[: at + 1]):
+        end = at + 1
+    return end
 
 
 def _shown(path: Key) -> str:
     return key_text(path) if isinstance(path, bytes) else path
-
-

@@ -1,4 +1,4 @@
-"""Archives made of others: parts of them, several as one, other shards; entries taken out, and their room given back."""
+"""Archives made of others: parts of them, several as one, other shards; entries taken out, their room given back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fastloader import kernels
 from fastloader.archive.archive import Archive, content_of
 from fastloader.archive.encoding import DATA, FIELDS, IMAGE
 from fastloader.archive.folders import FolderSink
-from fastloader.archive.patterns import Choice
+from fastloader.archive.patterns import ALL, Choice
 from fastloader.archive.tree import Row
 from fastloader.archive.writer import Advance, ArchiveWriter, archive_at, silent
 from fastloader.errors import ChecksumError, KeyNotFoundError, StoreError
@@ -36,7 +36,7 @@ COPIED_BYTES = 16 << 20
 
 
 def extract(
-    archive: Archive, sink: FolderSink, choice: Choice = Choice(), top: bytes = b"", advance: Advance = silent
+    archive: Archive, sink: FolderSink, choice: Choice = ALL, top: bytes = b"", advance: Advance = silent
 ) -> int:
     """Put what is chosen, or what lies below ``top``, into a folder; returns how many entries.
 
@@ -64,15 +64,13 @@ def _is_below(path: bytes, top: bytes) -> bool:
 def copy_archives(
     archives: Sequence[Archive],
     writer: ArchiveWriter,
-    choice: Choice = Choice(),
+    choice: Choice = ALL,
     *,
     duplicates: Duplicates = "refuse",
     advance: Advance = silent,
 ) -> None:
     """What is chosen of several archives, in the order of paths. Content moves as it is stored, with its index."""
-    streams = [
-        ((row[0], number, row) for row in _chosen(archive, choice)) for number, archive in enumerate(archives)
-    ]
+    streams = [_numbered(number, _chosen(archive, choice)) for number, archive in enumerate(archives)]
     run = _Run(writer, advance)
     for path, same in groupby(merge(*streams, key=itemgetter(0, 1)), itemgetter(0)):
         found = list(same)
@@ -84,6 +82,10 @@ def copy_archives(
         _, number, row = found[0 if duplicates == "first" and not path.endswith(b"/") else -1]
         run.add(archives[number], row)
     run.flush()
+
+
+def _numbered(number: int, rows: Iterator[Row]) -> Iterator[tuple[bytes, int, Row]]:
+    return ((row[0], number, row) for row in rows)
 
 
 def _chosen(archive: Archive, choice: Choice) -> Iterator[Row]:
@@ -302,5 +304,3 @@ def _empty(aside: Path, name: str) -> Shard:
         pass
     made = FldFile(aside / name)
     return Shard(name, 0, made.size, made.identity)
-
-

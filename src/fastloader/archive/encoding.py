@@ -107,13 +107,11 @@ def without_rows(chunk: Chunk, links: Mapping[int, Node]) -> Chunk:
     before = np.concatenate([[0], np.cumsum(kept)]).tolist()
     nodes = [(at, 0, node) for at, node in chunk.nodes or ()] + [(row, 1, node) for row, node in links.items()]
     nodes.sort(key=lambda one: one[:2])
-    columns = [
-        Column(
-            one.metadata[kept], one.valid[kept], [part for part, keep in zip(one.payloads, kept, strict=False) if keep],
-            one.raw_sizes[kept] if len(one.raw_sizes) else one.raw_sizes, one.codecs[kept] if len(one.codecs) else one.codecs,
-        )
-        for one in chunk.columns
-    ]  # fmt: skip
+    columns = []
+    for one in chunk.columns:
+        payloads = [part for part, keep in zip(one.payloads, kept, strict=False) if keep]
+        has = kept if one.payloads else slice(None)
+        columns.append(Column(one.metadata[kept], one.valid[kept], payloads, one.raw_sizes[has], one.codecs[has]))
     keys = [key for key, keep in zip(chunk.keys or (), kept, strict=True) if keep]
     return Chunk(len(keys), columns, keys, [(before[at], node) for at, _, node in nodes])
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fastloader.archive.patterns import Choice
+from fastloader.archive.patterns import ALL, Choice
 from fastloader.errors import StoreError
 from fastloader.formats.entries import Entry, EntryKind, Sink, UnsafePathError, checked_path
 from fastloader.stores.local import explain
-from fastloader.types import Buffer, key_text
+from fastloader.types import Buffer, byte_view, key_text
 
 Warn = Callable[[str], None]
 
@@ -35,7 +35,7 @@ class FolderSource:
     """
 
     folder: str | os.PathLike[str]
-    choice: Choice = Choice()
+    choice: Choice = ALL
     names: Iterable[bytes] | None = None
     skip: frozenset[tuple[int, int]] = frozenset()
     warn: Warn = lambda message: None
@@ -81,12 +81,11 @@ class FolderSource:
                 waiting.pop()
 
     def _children(self, prefix: bytes) -> Iterator[bytes | Entry]:
-        """What lies in a folder. A subfolder is sorted as if its name ended with a slash, as paths within it have it."""
+        """What lies in a folder. A subfolder is sorted as if its name ended with a slash, as paths within it are."""
         folder = os.path.join(self.root, prefix) if prefix else self.root
         try:
             with os.scandir(folder) as listing:
-                found = [(one.name + b"/", None) if one.is_dir(follow_symlinks=False) else (one.name, one.is_file(follow_symlinks=False))
-                         for one in listing]  # fmt: skip
+                found = [_named(one) for one in listing]
         except OSError as error:
             raise explain(error, Path(os.fsdecode(folder)), "leave it out with --exclude") from error
         found.sort()
@@ -168,6 +167,13 @@ class FolderSource:
                 waiting.append(one)
 
 
+def _named(found: os.DirEntry[bytes]) -> tuple[bytes, bool]:
+    """The name, with a slash behind that of a folder, and whether it is a file."""
+    if found.is_dir(follow_symlinks=False):
+        return found.name + b"/", False
+    return found.name, found.is_file(follow_symlinks=False)
+
+
 def sorted_paths(paths: Iterable[bytes]) -> Iterator[bytes]:
     """Paths in ascending order, in bounded memory."""
     runs: list[Iterator[bytes]] = []
@@ -215,14 +221,12 @@ def map_file(place: bytes) -> Buffer:
 class FolderSink(Sink):
     """Entries put into a folder, which is made if it is not there. Nothing is ever written outside of it.
 
-    Paths that lead out of it are refused, and so is a link that leads out, and an entry below a link: archives come from
-    anywhere. ``overwrite`` replaces files and links that are there; without it they are an error. ``any_links`` makes
-    links that lead out, too; nothing is written through them in any case.
+    Paths that lead out of it are refused, and so is a link that leads out, and an entry below a link: archives come
+    from anywhere. ``overwrite`` replaces files and links that are there; without it they are an error. ``any_links``
+    makes links that lead out, too; nothing is written through them in any case.
     """
 
-    def __init__(
-        self, folder: str | os.PathLike[str], *, overwrite: bool = False, any_links: bool = False
-    ) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, overwrite: bool = False, any_links: bool = False) -> None:
         self._folder = os.fsencode(folder)
         self._any_links = any_links
         self._overwrite = overwrite
@@ -288,7 +292,7 @@ class FolderSink(Sink):
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(path, flags, 0o600, dir_fd=self._fd)
         try:
-            view = memoryview(content)
+            view = byte_view(content)
             while len(view):
                 view = view[os.write(fd, view) :]
             os.fchmod(fd, entry.mode & 0o7777)

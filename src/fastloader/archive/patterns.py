@@ -35,7 +35,11 @@ def translate(pattern: str) -> str:
             out.append("[^/]")
         elif char == "[" and (end := pattern.find("]", i + 1 + (pattern[i : i + 1] == "!"))) > 0:
             inside = pattern[i:end].replace("\\", "\\\\")
-            out.append(f"(?!/)[^{inside[1:]}]" if inside.startswith("!") else f"(?!/)[{inside.replace('^', chr(92) + '^', 1) if inside.startswith('^') else inside}]")
+            out.append(
+                f"(?!/)[^{inside[1:]}]"
+                if inside.startswith("!")
+                else f"(?!/)[{inside.replace('^', chr(92) + '^', 1) if inside.startswith('^') else inside}]"
+            )
             i = end + 1
         else:
             out.append(re.escape(char))
@@ -101,6 +105,10 @@ class Choice:
 
     def __contains__(self, path: bytes) -> bool:
         return self.includes(path) and not self.excludes(path)
+
+
+ALL = Choice()
+"""Everything."""
 
 
 def _fits(pattern: re.Pattern[str], path: bytes) -> bool:

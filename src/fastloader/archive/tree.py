@@ -1,4 +1,4 @@
-"""The paths of an archive as a tree, found by binary search in sorted tables: no folder costs more than what is in it."""
+"""The paths of an archive as a tree, by binary search in sorted tables: a folder costs no more than what is in it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from fastloader import kernels
 from fastloader.archive.encoding import MODE, MTIME, SIZE
 from fastloader.errors import FormatError
 from fastloader.formats.entries import Entry, EntryKind
-from fastloader.formats.fld import Dataset, FldFile, Node, Removed, explain
-from fastloader.formats.fld.layout import NO_FIELD, NODE, Kind
+from fastloader.formats.fld import Dataset, FldFile, Removed, explain
+from fastloader.formats.fld.layout import NO_FIELD, Kind
+from fastloader.formats.fld.nodes import Nodes
 
 Ranges = tuple[tuple[int, int], ...]
 Row = tuple[bytes, int, bool, int]
@@ -59,29 +60,6 @@ class _Files:
         return self.keys.key(self.row(position))
 
 
-@dataclass(frozen=True, slots=True)
-class _Nodes:
-    """The folders and links of a shard."""
-
-    rows: kernels.Table
-    names: kernels.Table
-
-    def __len__(self) -> int:
-        return self.rows.rows
-
-    def row(self, position: int) -> int:
-        return position
-
-    def path(self, position: int) -> bytes:
-        begin, size, *_ = NODE.unpack(self.rows.row(position))
-        return self.names.row(begin, size)
-
-    def node(self, row: int) -> Node:
-        begin, size, more, mtime, mode, kind = NODE.unpack(self.rows.row(row))
-        names = self.names.row(begin, size + more)
-        return Node(names[:size], names[size:], mtime, mode, kind)
-
-
 def _search(paths: Sorted, path: bytes, low: int = 0) -> int:
     """The first position whose path is not before this one."""
     high = len(paths)
@@ -101,7 +79,7 @@ class _Shard:
     number: int
     file: FldFile
     files: _Files
-    nodes: _Nodes
+    nodes: Nodes
     removed: tuple[Ranges, Ranges]
 
     def is_removed(self, is_node: bool, row: int) -> bool:
@@ -173,7 +151,7 @@ class Tree:
             raise file.broken("is a dataset and no archive", hint='"fastloader create" makes archives')
         removed = self._removed(number)
         has_order = file.directory[Kind.KEY_ORDER, NO_FIELD].size > 0
-        return _Shard(number, file, _Files(keys, order if has_order else None), _Nodes(rows, names), removed)
+        return _Shard(number, file, _Files(keys, order if has_order else None), Nodes(rows, names), removed)
 
     def _removed(self, number: int) -> tuple[Ranges, Ranges]:
         mine = [one for one in self._dataset.removed if one.shard == number]

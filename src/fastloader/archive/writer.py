@@ -53,8 +53,8 @@ class ArchiveWriter(Sink):
     """Writes an archive; use it in a ``with`` block. Nothing appears at ``path`` before it ends.
 
     ``shard_size`` makes it a folder of shards of that many bytes (or "50G"). ``compression`` is "lz4", "zstd" or
-    "zstd:LEVEL", for what is no JPEG. ``workers`` threads read and encode (``None``: one a core). ``append`` adds to the
-    archive that is there; a path that is there already is then an error, unless ``replace``.
+    "zstd:LEVEL", for what is no JPEG. ``workers`` threads read and encode (``None``: one a core). ``append`` adds to
+    the archive that is there; a path that is there already is then an error, unless ``replace``.
     ``path`` may be a URL, with ``storage_options`` for its client.
 
     The bytes written depend on the entries and their order alone. Entries in the order of their paths take no memory;
@@ -200,7 +200,7 @@ class ArchiveWriter(Sink):
         for i in np.flatnonzero(facts[:, 7])[:1]:
             error, place = int(facts[i, 7]), Path(os.fsdecode(os.path.join(root, names[i])))
             raise explain(OSError(error, os.strerror(error)), place, "leave it out with --exclude")
-        data = memoryview(content)
+        data = content.data
         sizes, offsets = facts[:, 0], facts[:, 1]
         contents: list[Buffer] = [
             data[offset : offset + size] for offset, size in zip(offsets.tolist(), sizes.tolist(), strict=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastloader.cli.archives import facts_of, json_option, open_archive, say_path
-from fastloader.cli.output import printable, say, to_json
+from fastloader.cli.output import count, printable, say, to_json
 from fastloader.errors import KeyNotFoundError
 from fastloader.types import format_size, key_bytes, key_text, parse_size
 
@@ -47,7 +47,7 @@ def tree(archive: str, path: str, level: int | None, folders: bool, as_json: boo
     for line in _branches(opened, top, "", level, folders, counts):
         say(line)
     say()
-    say(f"{counts[0]:,} {'folder' if counts[0] == 1 else 'folders'}, {counts[1]:,} {'file' if counts[1] == 1 else 'files'}")
+    say(f"{count(counts[0], 'folder')}, {count(counts[1], 'file')}")
 
 
 def _branches(
@@ -91,7 +91,9 @@ def _tree_facts(archive: Archive, folder: bytes, level: int | None, folders: boo
 @click.command("du")
 @click.argument("archive", metavar="ARCHIVE")
 @click.argument("path", metavar="[PATH]", default="")
-@click.option("--depth", type=click.IntRange(min=0), default=1, metavar="N", help="Tell of folders N levels deep; 1 by default.")
+@click.option(
+    "--depth", type=click.IntRange(min=0), default=1, metavar="N", help="Tell of folders N levels deep; 1 by default."
+)
 @click.option("-b", "--bytes", "exact", is_flag=True, help="Print sizes in bytes.")
 @json_option
 def du(archive: str, path: str, depth: int, exact: bool, as_json: bool) -> None:
@@ -124,7 +126,9 @@ def _sums(archive: Archive, top: bytes, depth: int) -> Iterator[tuple[bytes, int
             names.pop()
         wanted = [b"/".join(names[:end]) for end in range(base + 1, min(len(names), base + depth) + 1)]
         held = [one[0] for one in open_[1:]]
-        common = next((i for i, (a, b) in enumerate(zip(held, wanted, strict=False)) if a != b), min(len(held), len(wanted)))
+        common = next(
+            (i for i, (a, b) in enumerate(zip(held, wanted, strict=False)) if a != b), min(len(held), len(wanted))
+        )
         while len(open_) > common + 1:
             yield close()
         open_ += [[folder, 0, 0] for folder in wanted[common:]]

@@ -11,7 +11,7 @@ from fastloader.cli.output import say
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
-    """Print the completion script for a SHELL.
+    r"""Print the completion script for a SHELL.
 
     \b
     bash  eval "$(fastloader completion bash)"     in ~/.bashrc

@@ -18,7 +18,7 @@ from fastloader.cli.status import NoSuchDatasetError, existing
 from fastloader.errors import StoreError
 
 if TYPE_CHECKING:
-    from fastloader.archive import Choice, FolderSource
+    pass
 
 
 def _shared(command: Callable[..., None]) -> Callable[..., None]:
@@ -162,7 +162,7 @@ def _names(path: str | None, null: bool) -> Iterator[bytes]:
         file = sys.stdin.buffer
     else:
         try:
-            file = open(path, "rb")  # type: ignore[assignment]  # noqa: SIM115
+            file = open(path, "rb")  # noqa: SIM115
         except OSError as error:
             raise click.UsageError(f"{path}: {error.strerror}") from error
     rest = b""

@@ -48,7 +48,12 @@ def merge(out: str, archives: tuple[str, ...], duplicates: Any, **options: Any) 
 @json_option
 @quiet_option
 def subset(
-    out: str, archive: str, patterns: tuple[str, ...], include: tuple[str, ...], exclude: tuple[str, ...], **options: Any
+    out: str,
+    archive: str,
+    patterns: tuple[str, ...],
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Copy what fits a PATTERN from an ARCHIVE into another, OUT.fld."""
     choice = choice_of((*patterns, *include), exclude)
@@ -121,7 +126,7 @@ def rm(
 
     The bytes stay in its files until fastloader compact; a single file becomes a folder of shards.
     """
-    from fastloader.archive.editing import remove, removable
+    from fastloader.archive.editing import removable, remove
     from fastloader.cli.archives import say_path
 
     if not paths and not include:
@@ -155,7 +160,11 @@ def compact(archive: str, as_json: bool, quiet: bool) -> None:
     if as_json:
         say(to_json({"path": archive, "bytes": saved}))
     elif not quiet:
-        say(f"{printable(archive)}: {format_size(saved)} given back" if saved else f"{printable(archive)}: nothing to do")
+        say(
+            f"{printable(archive)}: {format_size(saved)} given back"
+            if saved
+            else f"{printable(archive)}: nothing to do"
+        )
 
 
 commands = (merge, subset, reshard, rm, compact)

@@ -42,7 +42,7 @@ def extract(
         progress("extracting", len(opened) if choice.is_all else None, show=False if quiet else None) as advance,
     ):
         found = run(opened, sink, choice, advance=advance)
-    if not found and not choice.is_all:
+    if not found and (patterns or include):
         raise KeyNotFoundError("nothing fits", path=archive, hint=f'"fastloader find {archive}" lists all')
     seconds = time.monotonic() - began
     if as_json:

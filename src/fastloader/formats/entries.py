@@ -6,6 +6,7 @@ copied to any other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -38,7 +39,7 @@ class Entry:
     - ``mode``: the permission bits, ``stat.S_IMODE`` of what the file system said.
     - ``mtime``: nanoseconds since 1970; negative before.
     - ``size``: bytes of a file's content; 0 for what is no file.
-    - ``target``: what a symbolic link says, or the path, in the archive, of the file that a hard link is another name of.
+    - ``target``: what a symbolic link says, or the path of the file in the archive that a hard link is another name of.
     - ``read``: gives a file's content, whole; call it at most once, and while the source is open. It may be a view of a
       mapped file, so that large files take no memory.
     """
@@ -125,12 +126,23 @@ class UnsafePathError(FormatError):
     """A path of an archive that leads out of the folder it is put in, or that no file can have."""
 
 
+_PLAIN = re.compile(rb"(?!\.{0,2}(?:/|\Z))[^/\0]+(?:/(?!\.{0,2}(?:/|\Z))[^/\0]+)*").fullmatch
+"""Paths that need no change, as nearly all are: no name is empty, ``.`` or ``..``."""
+
+
+def is_plain(path: bytes) -> bool:
+    """Whether a path is as entries have it, and so can be that of a file in a folder."""
+    return _PLAIN(path) is not None
+
+
 def checked_path(path: bytes) -> bytes:
     """A path as entries have it: ``./a//b/`` becomes ``a/b``. One that leads out of its folder is an error.
 
     >>> checked_path(b"./photos//cat.jpg")
     b'photos/cat.jpg'
     """
+    if _PLAIN(path):
+        return path
     if path.startswith(b"/"):
         raise _unsafe(path, "is absolute")
     if b"\0" in path:
@@ -162,5 +174,5 @@ def copy_entries(source: EntrySource, sink: EntrySink, advance: Callable[[int], 
 
 __all__ = [
     "Entry", "EntryExistsError", "EntryKind", "EntrySink", "EntrySource", "Sink", "UnsafePathError", "checked_path",
-    "copy_entries",
+    "copy_entries", "is_plain",
 ]  # fmt: skip

@@ -7,6 +7,6 @@ from fastloader.formats.fld.manifest import MANIFEST, Manifest, Removed, Shard, 
 from fastloader.formats.fld.tree import Node
 
 __all__ = [
-    "MANIFEST", "Chunk", "Column", "Dataset", "FieldSpec", "FldBuilder", "FldFile", "Manifest", "Node", "Removed", "Shard",
-    "explain", "is_sharded", "load_shards", "shard_name",
+    "MANIFEST", "Chunk", "Column", "Dataset", "FieldSpec", "FldBuilder", "FldFile", "Manifest", "Node", "Removed",
+    "Shard", "explain", "is_sharded", "load_shards", "shard_name",
 ]  # fmt: skip

@@ -23,8 +23,8 @@ from fastloader.formats.fld.layout import (
     EXTENT,
     MAX_FIELDS,
     NAME_BYTES,
-    NODE,
     NO_FIELD,
+    NODE,
     PAGE,
     TABLE_ALIGNMENT,
     Entry,
@@ -291,8 +291,8 @@ class FldBuilder:
             self._write_table(Kind.KEY_SLOTS, NO_FIELD, 8, self._keys.slots())
         if self._tree is not None and self._keys is not None:
             self._write_table(Kind.KEY_ORDER, NO_FIELD, 8, self._keys.order())
-            rows, names = self._tree.tables()
-            self._write_table(Kind.NODES, NO_FIELD, NODE.size, rows)
+            nodes, names = self._tree.tables()
+            self._write_table(Kind.NODES, NO_FIELD, NODE.size, nodes)
             self._write_table(Kind.NODE_BYTES, NO_FIELD, 1, names)
         descriptors = self._write_descriptors()
         metadata = self._align()

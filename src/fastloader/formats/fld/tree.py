@@ -31,9 +31,14 @@ class Node:
         slash = b"/" if entry.kind is EntryKind.DIRECTORY else b""
         return cls(entry.path + slash, entry.target, entry.mtime, entry.mode, entry.kind)
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether it is of a known kind, and only the path of a directory ends with a slash."""
+        return self.kind in _KINDS and (self.kind == EntryKind.DIRECTORY) == self.path.endswith(b"/")
+
     def entry(self) -> Entry:
         """The entry that was stored; one that can't have been is a ``FormatError``."""
-        if self.kind not in _KINDS or (self.kind == EntryKind.DIRECTORY) != self.path.endswith(b"/"):
+        if not self.is_sound:
             raise FormatError(f"an entry of the archive is of no known kind ({self.kind})")
         return Entry(self.path.removesuffix(b"/"), EntryKind(self.kind), self.mode, self.mtime, 0, self.target)
 
