@@ -10,6 +10,7 @@ import subprocess
 import zipfile
 
 import pytest
+import zstandard
 from tar_files import all_samples, tar, write_tars
 
 import fastloader as fl
@@ -156,6 +157,12 @@ def test_indexes_are_made_for_many_files(run, tmp_path):
     assert "shard-1.tar: 4 samples" in result.output
     assert "cut.tar: offset" in result.output
     assert "no.txt: is no tar" in result.output
+    for ending in ("tar.gz", "tar.zst"):
+        run("convert", "-q", paths[0], tmp_path / f"packed.{ending}")
+        assert f"packed.{ending}: 4 samples of 12 members" in run("index", tmp_path / f"packed.{ending}").output
+        assert "only the index of a plain tar" in run("index", "--beside", tmp_path / f"packed.{ending}").output
+    (tmp_path / "one.tar.zst").write_bytes(zstandard.compress(paths[0].read_bytes()))
+    assert "has no frames to go to" in run("index", tmp_path / "one.tar.zst").output
     assert run("index", "--utix", "--jsonl", paths[0]).exit_code == 2
     assert run("index", f"{tmp_path}/*.nothing").exit_code == 2
 

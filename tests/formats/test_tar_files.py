@@ -127,7 +127,7 @@ names = st.text(st.characters(exclude_characters="\0/", exclude_categories=["Cs"
     lambda name: name not in (".", "..")
 )
 paths = st.lists(names, min_size=1, max_size=6).map("/".join)
-entries = st.lists(st.tuples(paths, st.sampled_from("fds"), st.integers(0, 1500), st.integers(0, 2**34)), max_size=8)
+entries = st.lists(st.tuples(paths, st.sampled_from("fds"), st.integers(0, 1500), st.integers(0, 2**33)), max_size=8)
 
 
 @settings(max_examples=120, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))

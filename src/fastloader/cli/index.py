@@ -10,7 +10,7 @@ import click
 
 from fastloader.cli.output import complain, count, printable, say, to_json
 from fastloader.cli.status import DAMAGED, message_of
-from fastloader.errors import FastLoaderError
+from fastloader.errors import FastLoaderError, FormatError
 
 
 @click.command("index")
@@ -69,20 +69,21 @@ def _indexed(path: str, beside: bool, kind: str | None) -> tuple[int, int]:
     from fastloader.formats.objects import open_object
     from fastloader.formats.recognise import format_of
     from fastloader.formats.tar import BESIDE, index_of_tar, packed_beside
-    from fastloader.formats.tar_packed import gzip_index, open_packed, ranges_of
+    from fastloader.formats.tar_packed import index_of_packed, ranges_of
     from fastloader.formats.utix import ENDING, packed, rows_of
 
     source = open_object(path)
     found = format_of(source)
-    if found == "tar.zst":
-        if beside or kind:
-            raise FastLoaderError("is packed: only the index of a plain tar can lie beside it", path=path)
-        return len(open_packed([path], "tar.zst", None, None)), 0  # type: ignore[arg-type]
-    if found not in ("tar", "tar.gz"):
-        raise FastLoaderError("is no tar", path=path)
-    if found == "tar.gz" and (beside or kind):
-        raise FastLoaderError("is packed: only the index of a plain tar can lie beside it", path=path)
-    index = gzip_index(source)[0] if found == "tar.gz" else index_of_tar(source)
+    if found not in ("tar", "tar.gz", "tar.zst"):
+        raise FormatError("is no tar", path=path)
+    if found != "tar" and (beside or kind):
+        raise FormatError("is packed: only the index of a plain tar can lie beside it", path=path)
+    index = index_of_tar(source) if found == "tar" else index_of_packed(source, found)
+    if index is None:
+        raise FormatError(
+            "has no frames to go to, and is read from front to back", path=path,
+            hint='"fastloader convert" packs it in frames',
+        )  # fmt: skip
     if beside:
         _write(path + BESIDE, packed_beside(source, index))
     if kind:

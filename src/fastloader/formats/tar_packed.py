@@ -240,6 +240,14 @@ def gzip_index(source: Object) -> tuple[TarIndex, bytes]:
     return found[0], stream.feed(found[1])
 
 
+def index_of_packed(source: Object, format: str) -> TarIndex | None:
+    """The headers of a packed tar; ``None`` where there is no random access to it."""
+    if format == "tar.gz":
+        return gzip_index(source)[0]
+    table = seek_table(source)
+    return None if table is None else _framed(source, Frames(source, table), table)
+
+
 class PackedTar(Records):
     """Samples of packed tars, with random access."""
 
