@@ -41,7 +41,11 @@ def write(path: Path, payload: int, samples: int) -> None:
         for number in range(samples):
             begin = draw.randrange(len(noise) - payload)
             words = b'{"caption": "a few words of sample %d"}' % number
-            for ending, data in (("jpg", noise[begin : begin + payload]), ("cls", b"%d" % (number % 10)), ("json", words)):
+            for ending, data in (
+                ("jpg", noise[begin : begin + payload]),
+                ("cls", b"%d" % (number % 10)),
+                ("json", words),
+            ):
                 info = tarfile.TarInfo(f"train/{number:08d}.{ending}")
                 info.size = len(data)
                 file.addfile(info, io.BytesIO(data))
@@ -144,7 +148,9 @@ def measure(path: Path, name: str, program: Path | None) -> list[Result]:
     )  # fmt: skip
     forget(path)
     if program is None or resident(path) > 0.1:
-        print("Cold reads are left out: the kernel keeps the file, or there is no bare loop; TMPDIR says on which disk.")
+        print(
+            "Cold reads are left out: the kernel keeps the file, or there is no bare loop; TMPDIR says on which disk."
+        )
         return results
     whole = np.arange(size // SEQUENTIAL) * SEQUENTIAL
     cold: dict[str, Callable[[], float]] = {

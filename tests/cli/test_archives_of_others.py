@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import zipfile
+from pathlib import Path
 
 import pytest
 import zstandard
@@ -118,9 +119,9 @@ def test_samples_become_tars_that_webdataset_reads(run, tmp_path):
     ]
     mine = fl.open(f"{tmp_path}/t-*.tar", decode={"txt": True, "cls": True, "json": True})
     assert list(mine) == samples
-    before = [open(path, "rb").read() for path in paths]
+    before = [Path(path).read_bytes() for path in paths]
     mine.write(tmp_path / "t-%03d.tar", {"jpg": fl.BytesField(), "cls": fl.IntField()}, shard_samples=10)
-    assert [open(path, "rb").read() for path in paths] == before
+    assert [Path(path).read_bytes() for path in paths] == before
     result = run("convert", "--shard-size", "20KB", *paths, tmp_path / "u-%d.tar.gz")
     assert result.exit_code == 0, result.output
     assert "u-%d.tar.gz: " in result.output
@@ -131,7 +132,9 @@ def test_samples_become_tars_that_webdataset_reads(run, tmp_path):
 def test_keys_that_no_file_can_have_are_told(tmp_path):
     for key in ("a.b", "", 7):
         with pytest.raises(fl.FastLoaderError, match="is no name without a dot"):
-            fl.Dataset.from_sequence([{"__key__": key, "txt": "x"}]).write(tmp_path / "a.tar", {"__key__": fl.JSONField()})
+            fl.Dataset.from_sequence([{"__key__": key, "txt": "x"}]).write(
+                tmp_path / "a.tar", {"__key__": fl.JSONField()}
+            )
     with pytest.raises(fl.FastLoaderError, match=r"field 'cls'.*a dict is no content of a file \.cls"):
         fl.Dataset.from_sequence([{"__key__": "a", "cls": {"n": 1}}]).write(tmp_path / "a.tar")
     assert list(tmp_path.iterdir()) == []

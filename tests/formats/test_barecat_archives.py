@@ -1,4 +1,4 @@
-"""Archives of Barecat: what the package writes is read here, and what is written here the package lists and verifies."""
+"""Archives of Barecat: what the package writes is read here; what is written here it lists and verifies."""
 
 from __future__ import annotations
 
@@ -58,13 +58,25 @@ class TestBarecat(FormatContract):
 
     def bad_files(self, folder):
         for name, change, said in (
-            ("far", "UPDATE files SET offset = 290 WHERE path = 'cat/5.txt'", r"-shard-00000: offset 290: 'cat/5\.txt'"),
+            (
+                "far",
+                "UPDATE files SET offset = 290 WHERE path = 'cat/5.txt'",
+                r"-shard-00000: offset 290: 'cat/5\.txt'",
+            ),
             ("minus", "UPDATE files SET offset = -5 WHERE path = 'cat/5.txt'", r"'cat/5\.txt' that it lies at \(0, -5"),
             ("text", "UPDATE files SET size = 'big' WHERE path = 'cat/5.txt'", r"'cat/5\.txt' that it lies at \(0, "),
             ("shard", "UPDATE files SET shard = 77 WHERE path = 'cat/5.txt'", r"-shard-00077: there is no such file"),
-            ("sum", "UPDATE files SET crc32c = 7 WHERE path = 'cat/5.txt'", r"field 'data': payload damaged: crc32c stored 0x00000007, computed"),
+            (
+                "sum",
+                "UPDATE files SET crc32c = 7 WHERE path = 'cat/5.txt'",
+                r"field 'data': payload damaged: crc32c stored 0x00000007, computed",
+            ),
             ("old", "UPDATE config SET value_int = 2 WHERE key = 'schema_version_minor'", r"schema version 0\.2"),
-            ("view", "DROP TABLE config; CREATE VIEW config AS SELECT 1", r"it lacks the tables files, dirs and config"),
+            (
+                "view",
+                "DROP TABLE config; CREATE VIEW config AS SELECT 1",
+                r"it lacks the tables files, dirs and config",
+            ),
             ("none", "DELETE FROM files", r"holds no files"),
         ):
             path = theirs(folder / f"{name}.barecat")
@@ -157,11 +169,15 @@ def test_an_archive_goes_into_a_loader_in_two_lines(tmp_path):
     ours(tmp_path / "x.barecat", [Entry.of(f"{'cat' if i % 2 else 'dog'}/{i}.jpg", jpeg)
                                   for i, (jpeg, _) in enumerate(pictures(10))], 9000)  # fmt: skip
     dataset = fl.open(tmp_path / "x.barecat", decode=True)
-    loader = fl.DataLoader(dataset, 4, seed=1, pipelines={"data": [fl.ops.RandomResizedCrop(24), fl.ops.HorizontalFlip()]})
+    loader = fl.DataLoader(
+        dataset, 4, seed=1, pipelines={"data": [fl.ops.RandomResizedCrop(24), fl.ops.HorizontalFlip()]}
+    )
     batches = list(loader)
     assert batches[0]["data"].shape == (4, 24, 24, 3)
     assert dataset.classes == ("cat", "dog")
-    labels = {path: label for batch in batches for path, label in zip(batch["path"], batch["label"].tolist(), strict=True)}
+    labels = {
+        path: label for batch in batches for path, label in zip(batch["path"], batch["label"].tolist(), strict=True)
+    }
     assert labels == {f"{'cat' if i % 2 else 'dog'}/{i}.jpg": int(i % 2 == 0) for i in range(10)}
 
 

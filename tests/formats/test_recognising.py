@@ -59,7 +59,8 @@ def files(folder):
     (folder / "b").rename(folder / "barecat")
     (folder / "b-shard-00000").rename(folder / "barecat-shard-00000")
     return {
-        path.name.rstrip("_") if not path.name.startswith("packed ") else f"{path.name[7:]}.gz": path for path in folder.iterdir()
+        path.name.rstrip("_") if not path.name.startswith("packed ") else f"{path.name[7:]}.gz": path
+        for path in folder.iterdir()
         if "shard" not in path.name
     }
 

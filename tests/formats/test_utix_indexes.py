@@ -65,7 +65,14 @@ class TestJsonLines(TestUtix):
 def test_rows_are_what_other_programs_expect(tmp_path):
     (tmp_path / "a.tar").write_bytes(tar([("x/a.TXT", b"12345"), ("x/a.seg.png", b"123"), ("x/b.txt", b"")]))
     wanted = [
-        {"iidx": 0, "offset": 512, "str_idx": "x/a", "keys": [".TXT", ".seg.png"], "offsets": [0, 1024], "sizes": [5, 3]},
+        {
+            "iidx": 0,
+            "offset": 512,
+            "str_idx": "x/a",
+            "keys": [".TXT", ".seg.png"],
+            "offsets": [0, 1024],
+            "sizes": [5, 3],
+        },
         {"iidx": 1, "offset": 2560, "str_idx": "x/b", "keys": [".txt"], "offsets": [0], "sizes": [0]},
     ]
     assert list(msgpack.Unpacker(io.BytesIO(index(tmp_path / "a.tar").read_bytes()))) == wanted

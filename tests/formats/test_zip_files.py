@@ -71,7 +71,9 @@ def test_deflated_values_go_through_a_loader(tmp_path):
     for io in ("mmap", "pread", "uring"):
         batches = list(fl.DataLoader(dataset, 5, shuffle=False, io=io))
         assert [data for batch in batches for data in batch["data"]] == [content(i) for i in range(12)]
-        assert identical(np.concatenate([batch["label"] for batch in batches]), np.array([i % 4 == 0 for i in range(12)], np.int64))
+        assert identical(
+            np.concatenate([batch["label"] for batch in batches]), np.array([i % 4 == 0 for i in range(12)], np.int64)
+        )
 
 
 def test_what_is_written_depends_on_the_entries_alone_and_is_read_by_zipfile(tmp_path):
@@ -101,13 +103,17 @@ def test_what_is_written_depends_on_the_entries_alone_and_is_read_by_zipfile(tmp
 
 
 def test_a_zip_that_can_not_be_written_leaves_nothing(tmp_path):
-    with pytest.raises(fl.FormatError, match="two entries are called 'a'"), ZipSink(tmp_path / "a.zip") as sink:
-        sink.add(Entry.of("a", b"1"))
-        sink.add(Entry.of("a", b"2"))
-    with pytest.raises(fl.FormatError, match="is no UTF-8"), ZipSink(tmp_path / "a.zip") as sink:
-        sink.add(Entry.of(b"\xff", b"1"))
-    with pytest.raises(fl.FormatError, match="hard link to what does not come"), ZipSink(tmp_path / "a.zip") as sink:
-        sink.add(Entry(b"a", EntryKind.HARDLINK, target=b"b"))
+    def write(*entries):
+        with ZipSink(tmp_path / "a.zip") as sink:
+            for entry in entries:
+                sink.add(entry)
+
+    with pytest.raises(fl.FormatError, match="two entries are called 'a'"):
+        write(Entry.of("a", b"1"), Entry.of("a", b"2"))
+    with pytest.raises(fl.FormatError, match="is no UTF-8"):
+        write(Entry.of(b"\xff", b"1"))
+    with pytest.raises(fl.FormatError, match="hard link to what does not come"):
+        write(Entry(b"a", EntryKind.HARDLINK, target=b"b"))
     assert list(tmp_path.iterdir()) == []
 
 
