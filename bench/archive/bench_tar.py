@@ -1,8 +1,9 @@
 """Rows of a tar from front to back: against WebDataset, Python's tarfile, and a bare read of the file.
 
-A row is a sample of three members: a payload, a number, a few words of JSON. All give bytes. "hot" files are in the page
-cache; "cold" ones the kernel has forgotten before each run, and the bare read (../loader/bare_uring.cc) goes past it,
-1 MiB at a time, 8 under way. Indexes are there, as they are from the second opening on; making one is a row of its own.
+A row is a sample of three members: a payload, a number, a few words of JSON. All give bytes. "hot" files are in the
+page cache; "cold" ones the kernel has forgotten before each run, and the bare read (../loader/bare_uring.cc) goes past
+it, 1 MiB at a time, 8 under way. Indexes are there, as they are from the second opening on; making one is a row of its
+own.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from fastloader.formats.tar import scan
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "loader"))
 
-from bench_cold import SEQUENTIAL, bare, compiled  # noqa: E402
+from bench_cold import SEQUENTIAL, bare, compiled
 
 CASES = {"4 KB": (4096, 60_000, 256), "100 KB": (102_400, 6_000, 64)}
 """Bytes of a payload, samples, samples of a batch."""
@@ -163,7 +164,8 @@ def measure(path: Path, name: str, program: Path | None) -> list[Result]:
     times = interleave(3, **cold)
     speed = {key: f"{rows / took:,.0f} rows/s, {size / took / 1e9:.2f} GB/s" for key, took in times.items()}
     return results + [
-        Result(f"cold {name}, io={mode}", against, times[mode] / times[other], goal, f"{speed[mode]}; {other} {speed[other]}")
+        Result(f"cold {name}, io={mode}", against, times[mode] / times[other], goal,
+               f"{speed[mode]}; {other} {speed[other]}")
         for mode in ("uring", "auto")
         for other, against, goal in (
             ("bare", "a bare io_uring read of the file", "<= 1.18"), ("webdataset", "WebDataset", "< 0.5"),

@@ -42,7 +42,9 @@ def folder(tmp_path):
 def same(one, other):
     """Whether two folders hold the same, with modes and times to the second zips keep."""
     compared = filecmp.dircmp(one, other)
-    assert not (compared.left_only or compared.right_only or compared.funny_files)
+    assert not compared.left_only
+    assert not compared.right_only
+    assert not compared.funny_files
     for name in compared.common_files:
         assert (one / name).read_bytes() == (other / name).read_bytes()
         assert (one / name).stat().st_mode == (other / name).stat().st_mode

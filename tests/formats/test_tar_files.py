@@ -8,6 +8,7 @@ import os
 import pickle
 import subprocess
 import tarfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -306,6 +307,18 @@ def test_images_go_through_pipelines_as_those_of_fld_files(tmp_path):
     pipelines = {"jpg": [fl.ops.RandomResizedCrop(24), fl.ops.HorizontalFlip()]}
     for options in ({}, {"pipelines": pipelines}):
         batches = [list(fl.DataLoader(one, 4, seed=5, fields=["jpg", "seg.png"], **options)) for one in (mine, stored)]
+        assert identical(*batches)
+
+
+@pytest.mark.parametrize("field", [fl.JPEGImageField(orient=True), fl.JPEGImageField(seekable=False, orient=True)])
+def test_images_stand_upright_where_the_field_says_so(tmp_path, field):
+    jpeg = (Path(__file__).parents[1] / "vectors" / "images" / "upright" / "turn-right.jpeg").read_bytes()
+    (tmp_path / "a.tar").write_bytes(tar([("a.jpg", jpeg)]))
+    fl.Dataset.from_sequence([{"jpg": jpeg}]).write(tmp_path / "a.fld", {"jpg": field})
+    mine, stored = fl.open(tmp_path / "a.tar", decode={"jpg": field}), fl.open(tmp_path / "a.fld")
+    assert identical(mine.read_sample(0, ["jpg"]), stored[0])
+    for options in ({}, {"pipelines": {"jpg": [fl.ops.RandomResizedCrop(16)]}}):
+        batches = [list(fl.DataLoader(one, 1, seed=5, fields=["jpg"], **options)) for one in (mine, stored)]
         assert identical(*batches)
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 
 from fastloader.errors import FormatError, NotFoundError
 from fastloader.formats.decoding import Decode
-from fastloader.formats.extents import ExtentDataset, Extents, Part
-from fastloader.formats.members import DATA, Names, dataset_of
+from fastloader.formats.extents import Column, ExtentDataset, Extents, Part
+from fastloader.formats.members import DATA, dataset_of
 from fastloader.formats.objects import Object, open_object
 from fastloader.stores.urls import is_url
 from fastloader.types import key_text
@@ -115,23 +115,38 @@ def rows_of(connection: sqlite3.Connection, source: Object) -> Iterator[Row]:
 def barecat_parts(path: str) -> list[Part]:
     """The files of each shard."""
     source = open_object(path)
-    shards: dict[int, list[Row]] = {}
+    shards: dict[int, Files] = {}
     with opened_index(source) as connection:
         for row in rows_of(connection, source):
-            shards.setdefault(row.shard, []).append(row)
+            if row.shard not in shards:
+                shards[row.shard] = Files()
+            shards[row.shard].add(row)
     if not shards:
         raise FormatError("holds no files", path=path)
-    return [_part(shard_path(path, number), rows) for number, rows in sorted(shards.items())]
+    return [files.part(shard_path(path, number)) for number, files in sorted(shards.items())]
 
 
-def _part(path: str, rows: Sequence[Row]) -> Part:
-    shard = open_object(path)
-    names = Names.of([row.path for row in rows])
-    ranges = np.array([[row.offset, row.size] for row in rows], np.int64)
-    known = all(row.crc32c is not None for row in rows)
-    sums = np.array([row.crc32c for row in rows], np.uint32) if known else None
-    columns: dict[str, Any] = {DATA: Extents(ranges, sums)}
-    return Part(path, shard.size, shard.identity, columns, names.text, names.ends)
+class Files:
+    """Those of one shard, in as little memory as there may be millions of them."""
+
+    def __init__(self) -> None:
+        self._names, self._ends = bytearray(), array("q")
+        self._ranges, self._sums = array("q"), array("q")
+
+    def add(self, row: Row) -> None:
+        """The next one."""
+        self._names += row.path
+        self._ends.append(len(self._names))
+        self._ranges.extend((row.offset, row.size))
+        self._sums.append(-1 if row.crc32c is None else row.crc32c)
+
+    def part(self, path: str) -> Part:
+        """All of them."""
+        shard = open_object(path)
+        sums = np.array(self._sums, np.int64)
+        known = None if (sums < 0).any() else sums.astype(np.uint32)
+        columns: dict[str, Column] = {DATA: Extents(np.array(self._ranges, np.int64).reshape(-1, 2), known)}
+        return Part(path, shard.size, shard.identity, columns, bytes(self._names), np.array(self._ends, np.int64))
 
 
 def all_parts(paths: Sequence[str]) -> list[Part]:

@@ -6,7 +6,9 @@ past the page cache, or fetched from a store as ranges, with no Python between t
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.errors import FormatError, NotFoundError, StoreError
+from fastloader.errors import FastLoaderError, FormatError, NotFoundError, StoreError
 from fastloader.fields import Field, ImageFileField
 from fastloader.fields.image_files import SHAPE
+from fastloader.formats.fld.dataset import MAX_OPEN, OPENED_AT_ONCE
 from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE, EXTENT, PAGE, Descriptor, FieldFlags, Kind
 from fastloader.formats.fld.manifest import Shard
 from fastloader.formats.objects import open_object
-from fastloader.stores import MappedFile, ObjectPath, RemoteFile, locate
+from fastloader.formats.remote import connected
+from fastloader.stores import MappedFile, ObjectPath, RemoteFile
+from fastloader.stores.urls import is_url
 from fastloader.types import key_text
 
 BLOCK = 1 << 20
@@ -122,7 +127,7 @@ class ExtentFile:
     has_keys = True
 
     def __init__(self, part: Part, names: Sequence[str], fields: Sequence[Field]) -> None:
-        where = locate(part.path)
+        where = _place(part.path)
         self.path: Path | ObjectPath = where if isinstance(where, ObjectPath) else where.absolute()
         self.remote = RemoteFile(where, tail=0) if isinstance(where, ObjectPath) else None
         try:
@@ -247,6 +252,11 @@ class ExtentFile:
         return rows
 
 
+def _place(path: str) -> Path | ObjectPath:
+    """Where a file is; those of one bucket share its client."""
+    return ObjectPath(*connected(path)) if is_url(path) else Path(path)
+
+
 def _descriptor(name: str, field: Field) -> Descriptor:
     flags = FieldFlags.PAYLOAD if field.has_payload else FieldFlags(0)
     return Descriptor(name, field.type_id, flags, field.metadata_type.itemsize, 0, 0, field.to_binary())
@@ -276,7 +286,7 @@ class ExtentDataset:
         self.identities = tuple(part.identity for part in self.parts)
         if known is not None and known != self.identities:
             raise StoreError("changed since it was opened", path=self.parts[0].path, hint="open the dataset anew")
-        self.path = locate(self.parts[0].path)
+        self.path = _place(self.parts[0].path)
         if not isinstance(self.path, ObjectPath):
             self.path = self.path.absolute()
         self.names = list(schema.fields)
@@ -314,13 +324,25 @@ class ExtentDataset:
         return sum(part.size for part in self.parts) // max(1, self.num_samples)
 
     def warm(self, numbers: Sequence[int], use: Callable[[int], object]) -> None:
-        """Opening one is one round trip at most."""
+        """Call ``use`` for files, which opens them: of objects many at a time, since each takes a round trip.
+
+        What goes wrong is left to be found again by who needs the file.
+        """
+        fresh = [number for number in numbers if number not in self._files]
+        if self.is_remote and len(fresh) > 1:
+            with ThreadPoolExecutor(min(OPENED_AT_ONCE, len(fresh)), "fastloader-opener") as pool:
+                for opened in [pool.submit(use, number) for number in fresh]:
+                    with contextlib.suppress(FastLoaderError):
+                        opened.result()
 
     def file(self, number: int) -> ExtentFile:
         """One file, open."""
         found = self._files.get(number)
         if found is None:
-            found = self._files.setdefault(number, ExtentFile(self.parts[number], self.names, self._fields))
+            made = ExtentFile(self.parts[number], self.names, self._fields)
+            for old in list(self._files)[: max(0, len(self._files) - MAX_OPEN + 1)]:  # list(dict) is one step: no lock
+                self._files.pop(old, None)
+            found = self._files.setdefault(number, made)
         return found
 
     def field(self, number: int) -> Field:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -112,29 +113,25 @@ def _with(part: Part, first: Mapping[str, Column], last: Mapping[str, Column]) -
     return Part(part.path, part.size, part.identity, {**first, **part.columns, **last}, part.keys, part.key_ends)
 
 
-def _folders(part: Part) -> list[bytes] | None:
-    """The first folder of each path, where each has one."""
-    found = []
-    for row in range(part.num_samples):
-        folder, slash, _ = part.key(row).partition(b"/")
-        if not slash:
-            return None
-        found.append(folder)
-    return found
-
-
 def labelled(parts: Sequence[Part]) -> tuple[list[Part], tuple[str, ...] | None]:
     """With a number for the folder that each member lies in, where all lie in folders and these are several."""
-    folders = [_folders(part) for part in parts]
-    classes = sorted({folder for some in folders for folder in some or ()})
-    if None in folders or len(classes) < 2:
-        return list(parts), None
-    numbers = {folder: number for number, folder in enumerate(classes)}
+    numbers: dict[bytes, int] = {}
     found = []
-    for part, some in zip(parts, folders, strict=True):
-        values = np.array([numbers[folder] for folder in some or ()], np.int64)
-        found.append(_with(part, {}, {LABEL: Numbers(values)}))
-    return found, tuple(key_text(folder) for folder in classes)
+    for part in parts:
+        values = array("q")
+        for row in range(part.num_samples):
+            folder, slash, _ = part.key(row).partition(b"/")
+            if not slash:
+                return list(parts), None
+            values.append(numbers.setdefault(folder, len(numbers)))
+        found.append(np.array(values, np.int64))
+    if len(numbers) < 2:
+        return list(parts), None
+    classes = sorted(numbers)
+    order = np.empty(len(classes), np.int64)
+    order[[numbers[folder] for folder in classes]] = np.arange(len(classes))
+    labels = [_with(part, {}, {LABEL: Numbers(order[values])}) for part, values in zip(parts, found, strict=True)]
+    return labels, tuple(key_text(folder) for folder in classes)
 
 
 class Found:
