@@ -68,7 +68,7 @@ def by_loader(path: Path, batch: int, rows: int, cold: bool, **options: object) 
     if cold:
         forget(path)
     began = time.perf_counter()
-    loader = fl.DataLoader(dataset, batch, shuffle=False, num_workers=1, prefetch_factor=8, **options)  # type: ignore[arg-type]
+    loader = fl.DataLoader(dataset, batch, shuffle=False, num_workers=1, **options)  # type: ignore[arg-type]
     seen = sum(len(one["__key__"]) for one in loader)
     took = time.perf_counter() - began
     loader.close()

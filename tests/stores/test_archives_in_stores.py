@@ -46,10 +46,10 @@ class TestTarsOfAServer(FormatContract):
             yield
 
     def write(self, folder):
-        return [f"{self.url}/{path.relative_to(self.root)}" for path in write_tars(folder)]
+        return [f"{self.url}/{path.relative_to(self.root)}" for path in write_tars(folder, 6)]
 
     def samples(self):
-        return all_samples()
+        return all_samples(6)
 
 
 def test_tars_in_a_bucket(tmp_path, bucket):
