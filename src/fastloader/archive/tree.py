@@ -17,6 +17,7 @@ from fastloader.formats.entries import Entry, EntryKind
 from fastloader.formats.fld import Dataset, FldFile, Removed, explain
 from fastloader.formats.fld.layout import NO_FIELD, Kind
 from fastloader.formats.fld.nodes import Nodes
+from fastloader.types import key_text
 
 Ranges = tuple[tuple[int, int], ...]
 Row = tuple[bytes, int, bool, int]
@@ -120,6 +121,8 @@ class _Shard:
             if path == prefix or self.is_removed(is_node, row):
                 continue
             slash = path.find(b"/", len(prefix))
+            if slash == len(prefix):  # or going down would never end
+                raise self.file.broken(f"holds the path {key_text(path)!r}, with an empty name")
             if slash < 0:
                 yield path, self.number, is_node, row
                 continue
