@@ -18,6 +18,7 @@
 #include "image.h"
 #include "keys.h"
 #include "payloads.h"
+#include "readahead.h"
 #include "table.h"
 
 namespace nb = nanobind;
@@ -195,6 +196,10 @@ void bind_keys(nb::module_& m);
 void bind_programs(nb::module_& m);
 void bind_sound(nb::module_& m);
 void bind_engine(nb::module_& m);
+// What was read, as Python is told.
+nb::dict told(const fl::ReadCounts& counts);
+
+void bind_planned(nb::module_& m);
 void bind_reads(nb::module_& m);
 void bind_orders(nb::module_& m);
 void bind_placement(nb::module_& m);

@@ -40,6 +40,10 @@ from fastloader.stores import MappedFile, ObjectPath, RemoteFile
 WHOLE = 1 << 20
 """Tables of objects up to this size are fetched whole: the next rows that are asked for are then there already."""
 
+FAR_TABLE = 64 << 20
+"""Bytes of a table from which on a block is read when it is first needed: samples in random order hardly share a page
+of so large a table, and having a page mapped costs more than reading a block."""
+
 _KNOWN_KINDS = frozenset(Kind)
 
 
@@ -237,6 +241,10 @@ class FldFile:
             table = kernels.Table(
                 self.bytes, entry.offset, entry.size, entry.row_size, entry.block_size, entry.crcs_offset
             )
+            if isinstance(self._opened, MappedFile) and entry.size >= FAR_TABLE:
+                with self._opened.reopened() as descriptor:
+                    if descriptor is not None:
+                        table.read_from(descriptor, entry.offset)
             self._tables[kind, field] = table
         if self.remote is not None:
             self.remote.ensure(_parts(self.directory[kind, field], rows))
