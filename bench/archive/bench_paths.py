@@ -23,7 +23,7 @@ import task  # noqa: E402
 
 FOLDERS, FILES = 100, 1000
 SIZES = (1_000, 15_000)
-ROUNDS = 5
+ROUNDS = 3
 
 PEERS = Peers(HERE)
 Told = dict[str, float]

@@ -1,113 +1,62 @@
-"""Archives of others in stores: what their formats promise of files holds of objects."""
+"""Archives in a store: written there, read by path, with no more fetched than is needed."""
 
 from __future__ import annotations
 
-import itertools
 import pickle
 
+import numpy as np
 import pytest
-from http_server import web_server
-from tar_files import all_samples, write_tars
 
 import fastloader as fl
-from fastloader.archive.conversion import source_at
-from fastloader.formats import indexes
-from fastloader.formats import tar as tars
-from fastloader.formats.barecat_entries import BarecatSink
-from fastloader.formats.entries import Entry, copy_entries
-from fastloader.formats.objects import open_object
-from fastloader.formats.tar_entries import TarSink
-from fastloader.formats.zip_entries import ZipSink
-from fastloader.stores import ChangedError, MemoryStore
-from fastloader.testing import FormatContract, identical
+from fastloader.archive.editing import copy_archives, extract
+from fastloader.archive.folders import FolderSink
+from fastloader.formats.entries import Entry, EntryKind
+from fastloader.formats.fld import file as fld_file
+from fastloader.stores import open_store
 
-_names = itertools.count()
+FILES = {f"{i % 7}/{i:03d}.bin": np.random.default_rng(i).bytes(50 + i) for i in range(200)}
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory, monkeypatch):
-    folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setenv("FASTLOADER_CACHE", str(folder))
-    monkeypatch.setattr(indexes, "WORTH_KEEPING", 1)
-    return folder
+@pytest.mark.parametrize("shards", [None, 3000])
+def test_an_archive_is_written_and_read(s3, shards, tmp_path):
+    options = s3.storage_options()
+    open_store("s3://archives", options)
+    url = f"s3://archives/x{shards}.fld"
+    with fl.ArchiveWriter(url, shard_size=shards, storage_options=options) as writer:
+        for path, content in FILES.items():
+            writer.add(Entry.of(path, content))
+        writer.add(Entry(b"link", EntryKind.SYMLINK, target=b"3/003.bin"))
+    archive = fl.Archive(url, options)
+    assert archive["5/019.bin"] == FILES["5/019.bin"]
+    assert archive["link"] == FILES["3/003.bin"]
+    assert "nothing" not in archive
+    assert list(archive) == sorted(FILES)
+    assert archive.listdir() == [*"0123456", "link"]
+    assert archive.read_many(["0/000.bin", "1/001.bin"]) == [FILES["0/000.bin"], FILES["1/001.bin"]]
+    assert pickle.loads(pickle.dumps(archive))["1/001.bin"] == FILES["1/001.bin"]
+    with FolderSink(tmp_path / "out") as sink:
+        extract(archive, sink, top=b"3")
+    assert (tmp_path / "out/3/003.bin").read_bytes() == FILES["3/003.bin"]
+    with fl.ArchiveWriter(tmp_path / "copy.fld") as writer:
+        copy_archives([archive], writer)
+    assert dict(fl.Archive(tmp_path / "copy.fld")) == FILES
+    loader = fl.DataLoader(archive, 50, fields=["size"], shuffle=False)
+    assert sum(int(batch["size"].sum()) for batch in loader) == sum(map(len, FILES.values()))
 
 
-@pytest.fixture
-def bucket():
-    """A store in memory, of its own."""
-    return MemoryStore(f"archives-{next(_names)}")
-
-
-class TestTarsOfAServer(FormatContract):
-    @pytest.fixture(autouse=True)
-    def _serve(self, tmp_path):
-        with web_server(tmp_path, etags=True) as url:
-            self.url, self.root = url, tmp_path
-            yield
-
-    def write(self, folder):
-        return [f"{self.url}/{path.relative_to(self.root)}" for path in write_tars(folder, 6)]
-
-    def samples(self):
-        return all_samples(6)
-
-
-def test_tars_in_a_bucket(tmp_path, bucket):
-    for path in write_tars(tmp_path, 40):
-        bucket.put(f"shards/{path.name}", path.read_bytes())
-    dataset = fl.open(f"{bucket.url}/shards/*.tar", decode=True)
-    local = fl.open(tmp_path, decode=True)
-    assert identical(list(dataset), list(local))
-    assert identical(dataset.read_batch([39, 3, 17, 3]), local.read_batch([39, 3, 17, 3]))
-    for options in ({"shuffle": False}, {"seed": 4}, {"seed": 4, "order": "quasi_random"}):
-        mine, theirs = (list(fl.DataLoader(one, 7, **options)) for one in (dataset, local))
-        assert identical(mine, theirs)
-    loader = fl.DataLoader(pickle.loads(pickle.dumps(dataset)), 7, seed=4)
-    list(loader)
-    told = loader.stats()["io"]
-    assert told["mode"] == "remote"
-    assert told["requests"] > 0
-
-
-def test_an_object_replaced_is_an_error(tmp_path, bucket):
-    paths = write_tars(tmp_path)
-    bucket.put("a.tar", paths[0].read_bytes())
-    dataset = fl.open(f"{bucket.url}/a.tar")
-    assert dataset[0]
-    bucket.put("a.tar", paths[1].read_bytes())
-    with pytest.raises(ChangedError, match=r"a\.tar"):
-        dataset[1]
-    with pytest.raises(OSError, match="changed since it was opened"):
-        pickle.loads(pickle.dumps(dataset))
-
-
-def test_archives_of_every_kind_in_a_bucket(tmp_path, bucket):
-    entries = [Entry.of(f"{'cat' if i % 2 else 'dog'}/{i:02d}.txt", b"%d and so on, " % i * i) for i in range(20)]
-    sinks = {"a.zip": ZipSink, "a.barecat": BarecatSink, "a.tar": TarSink, "a.tar.gz": TarSink, "a.tar.zst": TarSink}
-    for name, make in sinks.items():
-        with make(tmp_path / name) as sink:
-            for entry in entries:
-                sink.add(entry)
-    for path in tmp_path.iterdir():
-        bucket.put(f"deep/{path.name}", path.read_bytes())
-    for name in sinks:
-        options = {} if name == "a.barecat" else {"group": False}
-        mine, local = (fl.open(f"{root}/{name}", **options) for root in (f"{bucket.url}/deep", tmp_path))
-        assert identical(list(mine), list(local))
-        assert [one["path"] for one in mine] == [entry.name for entry in entries]
-        assert identical(list(mine.shuffle(seed=3).batch(6)), list(local.shuffle(seed=3).batch(6)))
-        assert identical(list(pickle.loads(pickle.dumps(mine))), list(local))
-        copy = tmp_path / f"copy of {name}"
-        with TarSink(copy.with_suffix(".tar")) as sink:
-            assert copy_entries(source_at(f"{bucket.url}/deep/{name}"), sink) >= len(entries)
-        assert [one["data"] for one in fl.open(copy.with_suffix(".tar"), group=False)] == [e.read() for e in entries]
-
-
-def test_an_index_beside_an_object_saves_going_through_it(tmp_path, bucket, monkeypatch):
-    path = write_tars(tmp_path, 40)[0]
-    source = open_object(str(path))
-    bucket.put("a.tar", path.read_bytes())
-    bucket.put("a.tar.index", tars.packed_beside(source, tars.scan(source)))
-    wanted = list(fl.open(path))
-    monkeypatch.setattr(tars, "scan", lambda source: pytest.fail("it was gone through again"))
-    assert identical(list(fl.open(f"{bucket.url}/a.tar")), wanted)
+def test_a_lookup_fetches_blocks_and_not_all_paths(s3, monkeypatch):
+    """What is found so is what the whole tables say."""
+    options = s3.storage_options()
+    url = "s3://archives/far.fld"
+    with fl.ArchiveWriter(url, storage_options=options) as writer:
+        for path, content in FILES.items():
+            writer.add(Entry.of(path, content))
+    near = fl.Archive(url, options).dataset.file(0)
+    monkeypatch.setattr(fld_file, "WHOLE", 16)
+    far = fl.Archive(url, options).dataset.file(0)
+    for path in [*FILES, "", "nothing", "0/000.bin/", "7/007.bin"]:
+        assert far.find(path.encode()) == near.find(path.encode())
+    assert far._keys is None
+    monkeypatch.setattr(type(near), "keys", lambda self: pytest.fail("all keys were asked for"))
+    archive = fl.Archive(url, options)
+    assert archive["5/005.bin"] == FILES["5/005.bin"]

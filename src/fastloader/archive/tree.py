@@ -17,6 +17,7 @@ from fastloader.formats.entries import Entry, EntryKind
 from fastloader.formats.fld import Dataset, FldFile, Removed, explain
 from fastloader.formats.fld.layout import NO_FIELD, Kind
 from fastloader.formats.fld.nodes import Nodes
+from fastloader.types import key_text
 
 Ranges = tuple[tuple[int, int], ...]
 Row = tuple[bytes, int, bool, int]
@@ -40,24 +41,26 @@ class Sorted(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """The files of a shard."""
+    """The files of a shard. Objects in a store are asked for all paths only when some are listed."""
 
-    keys: kernels.Keys
+    file: FldFile
     order: kernels.Table | None
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return self.file.num_samples
 
     def row(self, position: int) -> int:
         if self.order is None:
             return position
         row = int.from_bytes(self.order.row(position), "little")
-        if row >= len(self.keys):
+        if row >= self.file.num_samples:
             raise FormatError("the order of its paths names a file that is not there")
         return row
 
     def path(self, position: int) -> bytes:
-        return self.keys.key(self.row(position))
+        keys = self.file.keys()
+        assert keys is not None
+        return keys.key(self.row(position))
 
 
 def _search(paths: Sorted, path: bytes, low: int = 0) -> int:
@@ -120,6 +123,8 @@ class _Shard:
             if path == prefix or self.is_removed(is_node, row):
                 continue
             slash = path.find(b"/", len(prefix))
+            if slash == len(prefix):  # or going down would never end
+                raise self.file.broken(f"holds the path {key_text(path)!r}, with an empty name")
             if slash < 0:
                 yield path, self.number, is_node, row
                 continue
@@ -143,15 +148,15 @@ class Tree:
     def _shard(self, number: int) -> _Shard:
         file = self._dataset.file(number)
         try:
-            keys, order = file.keys(), file.table(Kind.KEY_ORDER)
+            order = file.table(Kind.KEY_ORDER)
             rows, names = file.table(Kind.NODES), file.table(Kind.NODE_BYTES)
         except kernels.Failure as failure:
             raise explain(failure, file.path) from failure
-        if keys is None or order is None or rows is None or names is None:
+        if order is None or rows is None or names is None:
             raise file.broken("is a dataset and no archive", hint='"fastloader create" makes archives')
         removed = self._removed(number)
         has_order = file.directory[Kind.KEY_ORDER, NO_FIELD].size > 0
-        return _Shard(number, file, _Files(keys, order if has_order else None), Nodes(rows, names), removed)
+        return _Shard(number, file, _Files(file, order if has_order else None), Nodes(rows, names), removed)
 
     def _removed(self, number: int) -> tuple[Ranges, Ranges]:
         mine = [one for one in self._dataset.removed if one.shard == number]

@@ -316,10 +316,41 @@ class FldFile:
     def find(self, key: bytes) -> int | None:
         """The row of the sample with this key."""
         try:
+            if self.remote is not None and self.has_keys and self.directory[Kind.KEY_SLOTS, NO_FIELD].size > WHOLE:
+                return self._find_far(key)
             keys = self.keys()
             return None if keys is None else keys.find(key)
         except kernels.Failure as failure:
             raise explain(failure, self.path, what="the key index: ") from failure
+
+    def _find_far(self, key: bytes) -> int | None:
+        """The same in an object, of whose tables only the blocks that are needed are fetched."""
+        homes = int.from_bytes(self._far(Kind.KEY_SLOTS, 0, 1), "little")
+        slots = self.directory[Kind.KEY_SLOTS, NO_FIELD].size // 8 - 1
+        if homes > slots:
+            raise self.broken("has a key index that claims more slots than it has")
+        digest = kernels.xxh64(key)
+        for slot in range((digest * homes) >> 64, slots):
+            content = int.from_bytes(self._far(Kind.KEY_SLOTS, slot + 1, 1), "little")
+            if content == 0:
+                return None
+            if content >> 48 != digest & 0xFFFF:
+                continue
+            sample = (content & (1 << 48) - 1) - 1
+            if sample >= self.num_samples:
+                raise self.broken("has a key index that points past the last sample")
+            begin, end = np.frombuffer(self._far(Kind.KEY_OFFSETS, sample, 2), "<u8").tolist()
+            if end - begin == len(key) and (not key or self._far(Kind.KEY_BYTES, begin, len(key)) == key):
+                return sample
+        return None
+
+    def _far(self, kind: Kind, first: int, count: int) -> bytes:
+        """Rows of a table of which only their blocks are fetched."""
+        entry = self.directory[kind, NO_FIELD]
+        self._bound(entry.offset + first * entry.row_size, count * entry.row_size, f"the {kind.name.lower()} table")
+        table = self.table(kind, NO_FIELD, np.arange(first, first + count))
+        assert table is not None
+        return table.row(first, count)
 
     def alone(self, row: int) -> NDArray[np.int64] | None:
         """The row as objects are asked for it; files need no asking."""
