@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastloader import kernels
 from fastloader.errors import DecodeError, FastLoaderError, FormatError, KeyNotFoundError, UnknownTypeError
-from fastloader.fields import BatchDecoder, BatchParts, Decoder, Field, Lazy, MappedPayloads
+from fastloader.fields import BatchDecoder, BatchParts, Decoder, Field, MappedPayloads, locate_batch, locate_value
 from fastloader.formats.fld import Dataset, explain
 from fastloader.formats.fld.dataset import OPENED_AT_ONCE
 from fastloader.formats.fld.file import FldFile, check_hint
@@ -180,9 +180,7 @@ class DatasetReader:
                     continue
                 metadata = file.metadata_row(column.number, row, column.metadata_type)
                 values[name] = column.decoder(metadata, lambda c=column: file.payload(c.number, row))  # type: ignore[misc]
-            value = values[name]
-            if isinstance(value, Lazy):
-                value.locate(file.path, sample, name)
+            locate_value(values[name], file.path, sample, name)
         return values
 
     def read_payload(self, index: int | Key, field: str) -> memoryview | None:
@@ -241,6 +239,7 @@ class DatasetReader:
                 sources = [source for source in found if source is not None]
                 metadata = self._metadata(column, files, sources, which, rows)
                 values = column.batch(metadata, MappedPayloads(sources, which, rows))
+                locate_batch(values, samples, self._path_of, column.name)
             else:
                 present = samples if valid is None else samples[valid]
                 found = [self.read_sample(int(i), [column.name])[column.name] for i in present]
@@ -254,8 +253,7 @@ class DatasetReader:
             self._name_culprit(column, samples, error)
         except kernels.Failure as failure:
             sample = int(samples[failure.args[2]])
-            number, _ = self.dataset.where(sample)
-            raise explain(failure, self.dataset.file(number).path, sample, column.name) from failure
+            raise explain(failure, self._path_of(sample), sample, column.name) from failure
         except MemoryError:
             raise
         except Exception as error:
@@ -281,6 +279,10 @@ class DatasetReader:
                 return told
             kernels.take(known, which, rows, metadata.view(np.uint8))
         return metadata
+
+    def _path_of(self, sample: int) -> Path | ObjectPath:
+        """The file that a sample is in."""
+        return self.dataset.file(self.dataset.where(sample)[0]).path
 
     def _payloads(
         self, column: _Column, files: list[FldFile], which: NDArray[np.int32] | None, rows: NDArray[np.int64]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import FastLoaderError, UnknownTypeError
+from fastloader.fields import check_value
 from fastloader.formats.entries import is_plain
 from fastloader.formats.fld import Dataset, FldFile
 from fastloader.formats.fld.layout import EXTENT, NO_FIELD, PAGE, Kind
@@ -66,6 +67,7 @@ class Report:
     num_samples: int = 0
     num_shards: int = 0
     data_bytes: int = 0
+    num_tokens: int = 0
     problems: list[Problem] = field(default_factory=list)
     not_decoded: list[Undecoded] = field(default_factory=list)
 
@@ -160,6 +162,9 @@ def _jobs(dataset: Dataset, report: Report, decode: bool) -> Iterator[_Job]:
             yield partial(list, [lost])
             continue
         report.data_bytes += file.data.size
+        report.num_tokens += sum(
+            entry.size // max(1, entry.row_size) for (kind, _), entry in file.directory.items() if kind == Kind.TOKENS
+        )
         yield partial(_check_pages, file)
         for begin in _begins(file, PAGED_ROWS):
             yield partial(_check_places, file, begin, start)
@@ -409,7 +414,7 @@ def _check_decoding(dataset: Dataset, file: FldFile, begin: int, start: int) -> 
                 if not file.is_missing(index, row):
                     metadata = file.metadata_row(index, row, column.metadata_type)
                     read = partial(file.payload, index, row)
-                    decoder(metadata, read)
+                    check_value(decoder(metadata, read))
                     if (fault := column.fault_of(read)) is not None:
                         problems.append(Problem(str(file.path), fault, start + row, descriptor.name))
             except kernels.Failure as failure:

@@ -16,6 +16,7 @@ from fastloader.stores.urls import is_url
 
 if TYPE_CHECKING:
     from fastloader.cli.glance import ColumnView
+    from fastloader.fields import TokenStreamField
     from fastloader.reader import DatasetReader
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
@@ -52,7 +53,8 @@ def command(
 ) -> None:  # fmt: skip
     """Show a SAMPLE, or write one FIELD of it. Of an archive, write the file whose path SAMPLE is.
 
-    SAMPLE is a number (-1 is the last) or a key. A JPEG comes out as a JPEG, a number as a line of text.
+    SAMPLE is a number (-1 is the last) or a key. A JPEG comes out as a JPEG, a number as a line of text. In a stream of
+    tokens, it is the number of a token.
     """
     if field is None and not as_json and (is_url(dataset) or is_archive(dataset)):
         archive = open_archive(dataset)
@@ -65,9 +67,14 @@ def command(
         raise click.UsageError("--json shows a whole sample; leave out FIELD")
     if field is not None and tokenizer is not None:
         raise click.UsageError("--tokenizer is for a whole sample; leave out FIELD")
+    from fastloader.cli.stream import stream_of
     from fastloader.reader import DatasetReader
 
     with DatasetReader(existing(Path(dataset))) as reader:
+        stream = stream_of(reader.dataset)
+        if stream is not None:
+            _stream(reader, stream, sample, field, npy, as_json, tokenizer, force)
+            return
         number = _find(reader, sample, is_key)
         if field is not None:
             _write_value(reader, number, field, npy, force)
@@ -107,6 +114,33 @@ def _write_data(data: bytes | memoryview, force: bool) -> None:
     if on_terminal() and not force and readable(bytes(data)) is None:
         raise click.UsageError("this is binary data and might upset the terminal; redirect it, or give --force")
     write_bytes(data)
+
+
+def _stream(
+    reader: DatasetReader, stream: TokenStreamField, place: str, name: str | None, npy: bool, as_json: bool,
+    tokenizer: str | None, force: bool,
+) -> None:  # fmt: skip
+    """Tokens from a place on: some of them to be read, or all as they are."""
+    from fastloader.cli import show
+    from fastloader.cli.stream import SHOWN_TOKENS, heading, num_tokens, tokens_from
+
+    if not _NUMBER.fullmatch(place):
+        raise KeyNotFoundError("a stream of tokens has no keys", path=reader.path, hint="give the number of a token")
+    (known,) = reader.field_names
+    if name not in (None, known):
+        raise KeyNotFoundError(f"no field {name!r}; there is {known}", path=reader.path)
+    first, tokens = tokens_from(reader.dataset, stream, int(place), SHOWN_TOKENS if name is None else None)
+    if name is not None:
+        _write_data(_as_npy(tokens, name) if npy else tokens.tobytes(), force)
+        return
+    facts = show.token_facts(stream, tokens, tokenizer)
+    total = num_tokens(reader.dataset, stream)
+    if as_json:
+        say(to_json({"token": first, "tokens": total, "fields": {known: show.for_json(facts)}}))
+        return
+    say(heading(first, len(tokens), total))
+    for line in show.lines(facts):
+        say(f"  {line}")
 
 
 def _as_npy(value: Any, name: str) -> bytes:

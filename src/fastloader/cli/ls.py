@@ -59,9 +59,14 @@ def command(
         raise click.UsageError("-0 goes with --keys, and not with --json")
     if fields is not None and only_keys:
         raise click.UsageError("--keys prints no fields; leave out --fields")
+    from fastloader.cli.stream import stream_of, told
     from fastloader.reader import DatasetReader
 
     with DatasetReader(existing(Path(dataset))) as reader:
+        stream = stream_of(reader.dataset)
+        if stream is not None:
+            complain(told(reader.dataset, stream))
+            return
         first = max(0, start + len(reader)) if start < 0 else start
         if limit is None:
             limit = 0 if only_keys else LIMIT

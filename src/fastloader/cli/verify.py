@@ -81,7 +81,8 @@ def _facts(path: Path, report: Report) -> dict[str, object]:
     ]
     return {
         "path": str(path), "ok": report.ok, "samples": report.num_samples, "shards": report.num_shards,
-        "data_bytes": report.data_bytes, "bad_samples": report.bad_samples, "problems": problems,
+        "data_bytes": report.data_bytes, "tokens": report.num_tokens,
+        "bad_samples": report.bad_samples, "problems": problems,
         "not_decoded": [
             {"field": field.field, "type_id": field.type_id, "message": str(field)} for field in report.not_decoded
         ],
@@ -98,6 +99,8 @@ def _summary(path: Path, report: Report) -> str:
     if report.problems:
         found = f"damaged, {count(len(report.problems), 'problem')} in {count(len(report.bad_samples), 'sample')}"
     checked = f"{count(report.num_samples, 'sample')}{shards}, {format_size(report.data_bytes)} of data"
+    if report.num_tokens:
+        checked = f"{count(report.num_tokens, 'token')}{shards}"
     return f"{printable(str(path))}: {checked}: {found}"
 
 
