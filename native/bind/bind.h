@@ -7,6 +7,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -108,6 +109,8 @@ struct BoundPayloads {
                   const BoundDictionary* dictionary)
         : file(file),
           payloads(this->file.bytes(), extents.table, begin, end, dictionary ? &dictionary->dictionary : nullptr) {}
+    BoundPayloads(nb::object file, const BoundTable& extents, fl::Foreign foreign)
+        : file(file), payloads(this->file.bytes(), extents.table, 0, this->file.bytes().size(), nullptr, foreign) {}
     BoundPayloads(nb::object file, const fl::Windows& windows) : file(file), payloads(this->file.bytes(), windows) {}
 
     Buffer file;
@@ -209,5 +212,6 @@ void bind_geometry(nb::module_& m);
 void bind_mix(nb::module_& m);
 void bind_random(nb::module_& m);
 void bind_formats(nb::module_& m);
+void bind_archives(nb::module_& m);
 
 }  // namespace bind

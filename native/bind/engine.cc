@@ -325,16 +325,20 @@ void bind_engine(nb::module_& m) {
                 if (!tables[1].is_none()) column.validity = &nb::cast<const BoundTable&>(tables[1]).table;
                 if (!tables[2].is_none()) column.payloads = &nb::cast<const BoundPayloads&>(tables[2]).payloads;
                 const auto& plan = e.engine.columns().at(source.size());
+                const bool tells = plan.kind == fl::ColumnPlan::Kind::image ||
+                                   (plan.views && plan.views->first().first && plan.metadata_size == sizeof(fl::ImageShape));
                 if ((plan.kind != fl::ColumnPlan::Kind::rows && !column.payloads) ||
                     (column.validity && column.validity->row_size() != 1) ||
-                    (plan.metadata_size && (!column.metadata || column.metadata->row_size() != plan.metadata_size)))
+                    (column.metadata ? plan.metadata_size && column.metadata->row_size() != plan.metadata_size
+                                     : plan.metadata_size && !tells))
                     throw nb::value_error("a source lacks a table its plan needs");
                 source.push_back(column);
             }
             e.held.push_back(nb::borrow(columns));
             fl::FileName name{std::get<0>(file), std::get<1>(file), std::get<2>(file), {}, 0};
             for (const auto& column : source)
-                if (column.payloads) name.mapped = column.payloads->file(), name.end = column.payloads->data_end();
+                if (column.payloads && !column.payloads->in_memory())
+                    name.mapped = column.payloads->file(), name.end = column.payloads->data_end();
             return e.engine.add_source(std::move(source), std::move(name));
         }, "columns"_a, "file"_a = std::tuple<std::string, std::uint64_t, std::uint64_t>{},
            nb::sig("def add_source(self, columns: list[tuple[Table | None, Table | None, Payloads | None]], "

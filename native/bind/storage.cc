@@ -155,6 +155,12 @@ void bind_payloads(nb::module_& m) {
            nb::rv_policy::take_ownership, nb::keep_alive<0, 6>(),
            nb::sig("def windows(file: Buffer, begin: int, end: int, size: int, step: int, items: Table | None = None) -> "
                    "Payloads"))
+        .def_static("foreign", [](nb::object file, const BoundTable& extents, bool checked, bool zipped, bool in_memory) {
+            return new BoundPayloads(file, extents, fl::Foreign{!checked, zipped, in_memory});
+        }, "file"_a, "extents"_a, "checked"_a = false, "zipped"_a = false, "in_memory"_a = false,
+           nb::rv_policy::take_ownership, nb::keep_alive<0, 2>(),
+           nb::sig("def foreign(file: Buffer, extents: Table, checked: bool = False, zipped: bool = False, "
+                   "in_memory: bool = False) -> Payloads"))
         .def_prop_ro("rows", [](const BoundPayloads& p) { return p.payloads.rows(); })
         .def("extent", [](const BoundPayloads& p, std::uint64_t row) {
             const auto extent = p.payloads.extent(row);

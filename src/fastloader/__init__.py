@@ -1,6 +1,7 @@
 """fastloader stores multimodal training data in one file and feeds it to models, checked and the same every time."""
 
 from fastloader import ops
+from fastloader.archive import Archive, ArchiveWriter, DecodedView
 from fastloader.dataset import Dataset, DatasetIterator, IterDataset, MapDataset
 from fastloader.dataset import open_dataset as open
 from fastloader.errors import (
@@ -74,15 +75,16 @@ from fastloader.writer import DatasetWriter, concatenate
 __version__ = "0.1.0"
 
 __all__ = [
-    "AudioCompressedField", "AudioTokensField", "AudioWaveformField", "BatchDecoder", "BoxesField", "BytesField",
-    "ChecksumError", "DataLoader", "Dataset", "DatasetIterator", "DatasetReader", "DatasetWriter", "DecodeError",
-    "Decoder", "DictField", "ElementError", "Elements", "EmbeddingField", "Encoded", "EncodedAudio", "EncodedColumn",
-    "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField",
-    "JSONField", "KeyNotFoundError", "KeypointsField", "ListField", "LuaError", "LuaLoader", "MapDataset", "MaskField",
-    "MissingExtraError", "MissingLibraryError", "NDArrayField", "NotFoundError", "OperationError", "OpticalFlowField",
-    "PNGImageField", "Packed", "PackedTextField", "Pad", "PayloadBatch", "RawImageField", "RowDecoder", "RowFunction",
-    "SampleError", "ShapeError", "SpectrogramField", "StateError", "StoreError", "TextField", "ThreadingOptions",
-    "TokenStream", "TokenStreamWriter", "TokenizedTextField", "TokenizerError", "TypeId", "UnknownTypeError", "Video",
-    "VideoCompressedField", "VideoFramesField", "WebPImageField", "concatenate", "decode_image", "open", "ops", "pack",
-    "register_type", "verify",
+    "Archive", "ArchiveWriter", "AudioCompressedField", "AudioTokensField", "AudioWaveformField", "BatchDecoder",
+    "BoxesField", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetIterator", "DatasetReader",
+    "DatasetWriter", "DecodeError", "DecodedView", "Decoder", "DictField", "ElementError", "Elements", "EmbeddingField",
+    "Encoded", "EncodedAudio", "EncodedColumn", "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError",
+    "IntField", "IterDataset", "JPEGImageField", "JSONField", "KeyNotFoundError", "KeypointsField", "ListField",
+    "LuaError", "LuaLoader", "MapDataset", "MaskField", "MissingExtraError", "MissingLibraryError", "NDArrayField",
+    "NotFoundError", "OperationError", "OpticalFlowField", "PNGImageField", "Packed", "PackedTextField", "Pad",
+    "PayloadBatch", "RawImageField", "RowDecoder", "RowFunction", "SampleError", "ShapeError", "SpectrogramField",
+    "StateError", "StoreError", "TextField", "ThreadingOptions", "TokenStream", "TokenStreamWriter",
+    "TokenizedTextField", "TokenizerError", "TypeId", "UnknownTypeError", "Video", "VideoCompressedField",
+    "VideoFramesField", "WebPImageField", "concatenate", "decode_image", "open", "ops", "pack", "register_type",
+    "verify",
 ]  # fmt: skip

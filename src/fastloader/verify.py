@@ -19,16 +19,19 @@ from numpy.typing import NDArray
 from fastloader import kernels
 from fastloader.errors import FastLoaderError, FormatError, NotFoundError, StoreError, UnknownTypeError
 from fastloader.fields import check_value
+from fastloader.formats.entries import is_plain
 from fastloader.formats.fld import Dataset, FldFile
 from fastloader.formats.fld.layout import EXTENT, NO_FIELD, PAGE, Kind
+from fastloader.formats.fld.nodes import nodes_of
 from fastloader.progress import progress
 from fastloader.stores import locate
-from fastloader.types import FIRST_USER_TYPE
+from fastloader.types import FIRST_USER_TYPE, key_text
 
 ROWS = 4096
 PAGED_ROWS = 16 * ROWS
 PAYLOAD_BYTES = 32 << 20
 BLOCKS = 256
+PATHS = 16 * ROWS
 DECODED_ROWS = 64
 
 
@@ -183,6 +186,10 @@ def _jobs(dataset: Dataset, report: Report, decode: bool) -> Iterator[_Job]:
         if file.has_keys:
             for begin in _begins(file, ROWS):
                 yield partial(_check_keys, file, begin, start)
+        if file.is_archive:
+            for begin in _begins(file, PATHS):
+                yield partial(_check_paths, file, begin, start)
+            yield partial(_check_nodes, file)
         if decode:
             for begin in _begins(file, DECODED_ROWS):
                 yield partial(_check_decoding, dataset, file, begin, start)
@@ -268,6 +275,53 @@ def _check_keys(file: FldFile, begin: int, start: int) -> list[Problem]:
         Problem(str(file.path), "key: " + _say(message, stored, computed), start + row)
         for row, _, message, stored, computed in found
     ]
+
+
+def _check_paths(file: FldFile, begin: int, start: int) -> list[Problem]:
+    """Paths of an archive ascend, as the table of their order says, and lead nowhere else."""
+    try:
+        keys, table = file.keys(), file.table(Kind.KEY_ORDER)
+        assert keys is not None
+        assert table is not None
+        end = min(begin + PATHS, file.num_samples)
+        first = max(begin - 1, 0)
+        ordered = np.frombuffer(table.row(first, end - first), "<u8") if table.rows else np.arange(first, end)
+        rows: list[int] = ordered.tolist()
+        if rows and max(rows) >= file.num_samples:
+            return [Problem(str(file.path), "the order of its paths names a file that is not there")]
+        paths = [keys.key(row) for row in rows]
+    except (FastLoaderError, kernels.Failure):
+        return []  # reported by the tables' own jobs
+    problems = [
+        Problem(str(file.path), f"the path {key_text(path)!r} is not in its order", start + row)
+        for before, path, row in zip(paths, paths[1:], rows[1:], strict=False)
+        if path <= before
+    ]
+    return problems + [
+        Problem(str(file.path), f"the path {key_text(path)!r} is not one that can be extracted", start + row)
+        for path, row in zip(paths[begin - first :], rows[begin - first :], strict=True)
+        if not is_plain(path)
+    ]
+
+
+def _check_nodes(file: FldFile) -> list[Problem]:
+    """Folders and links of an archive ascend, and are what they can be."""
+    last = b""
+    problems = []
+    try:
+        for node in nodes_of(file):
+            why = None
+            if node.path <= last:
+                why = "is not in its order"
+            elif not node.is_sound or not is_plain(node.path.removesuffix(b"/")):
+                why = "is not one that can be extracted"
+            if why is not None:
+                problems.append(Problem(str(file.path), f"the path {key_text(node.path)!r} {why}"))
+            last = node.path
+    except (FastLoaderError, kernels.Failure) as error:
+        said = error.args[1] if isinstance(error, kernels.Failure) else str(error)
+        problems.append(Problem(str(file.path), f"a folder or link: {said}"))
+    return problems
 
 
 def _check_pages(file: FldFile) -> list[Problem]:

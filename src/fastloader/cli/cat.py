@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fastloader.cli.archives import is_archive, open_archive
 from fastloader.cli.output import complain, on_terminal, printable, readable, say, to_json, write_bytes
-from fastloader.cli.places import open_reader, store_options
+from fastloader.cli.places import open_reader, settings_of, store_options
 from fastloader.cli.status import message_of, status_of
 from fastloader.errors import FormatError, KeyNotFoundError
 
@@ -54,11 +55,17 @@ def command(
     dataset: str, sample: str, field: str | None, is_key: bool, npy: bool, as_json: bool, tokenizer: str | None,
     force: bool, **store: Any,
 ) -> None:  # fmt: skip
-    """Show a SAMPLE, or write one FIELD of it.
+    """Show a SAMPLE, or write one FIELD of it. Of an archive, write the file whose path SAMPLE is.
 
     SAMPLE is a number (-1 is the last) or a key. A JPEG comes out as a JPEG, a number as a line of text. In a stream of
     tokens, it is the number of a token.
     """
+    settings = settings_of(store)
+    if field is None and not as_json and is_archive(dataset, settings):
+        archive = open_archive(dataset, settings)
+        if is_key or sample in archive or not _NUMBER.fullmatch(sample):
+            _write_data(archive.view(sample), force)
+            return
     if field is None and (npy or force):
         raise click.UsageError("--npy and --force need a FIELD")
     if field is not None and as_json:
@@ -104,11 +111,11 @@ def _write_value(reader: DatasetReader, sample: int, name: str, npy: bool, force
     else:
         say(printable(str(reader.read_sample(sample, [name])[name])))
         return
-    _write(data, force)
+    _write_data(data, force)
 
 
-def _write(data: bytes, force: bool) -> None:
-    if on_terminal() and not force and readable(data) is None:
+def _write_data(data: bytes | memoryview, force: bool) -> None:
+    if on_terminal() and not force and readable(bytes(data)) is None:
         raise click.UsageError("this is binary data and might upset the terminal; redirect it, or give --force")
     write_bytes(data)
 
@@ -128,7 +135,7 @@ def _stream(
         raise KeyNotFoundError(f"no field {name!r}; there is {known}", path=reader.path)
     first, tokens = tokens_from(reader.dataset, stream, int(place), SHOWN_TOKENS if name is None else None)
     if name is not None:
-        _write(_as_npy(tokens, name) if npy else tokens.tobytes(), force)
+        _write_data(_as_npy(tokens, name) if npy else tokens.tobytes(), force)
         return
     facts = show.token_facts(stream, tokens, tokenizer)
     total = num_tokens(reader.dataset, stream)

@@ -287,6 +287,7 @@ class Steps(Generic[S]):
         fields: Mapping[str, Field] | None = None,
         *,
         shard_size: int | str | None = None,
+        shard_samples: int | None = None,
         compression: Compression = None,
         threads: int | None = None,
         show_progress: bool | None = None,
@@ -294,17 +295,20 @@ class Steps(Generic[S]):
     ) -> dict[str, Field]:
         """Write all elements, which are dictionaries, to a file; how its name ends says what it will be.
 
-        ``.fld``: a dataset, or with ``shard_size`` a folder of shards. ``.tar``: WebDataset's layout. ``.parquet``: a
-        table. Fields are told from some of the elements, but for those that ``fields`` names; they are returned. JPEG
-        and PNG files move as they are. A folder of shards that was interrupted goes on where it was when it is written
-        again. ``compression`` is that of ``DatasetWriter``; ``threads`` encode, and read where each file is a sample.
-        ``path`` may be a URL, with ``storage_options`` for its client.
+        ``.fld``: a dataset, or with ``shard_size`` a folder of shards. ``.tar``, ``.tar.gz``, ``.tar.zst``:
+        WebDataset's layout; with a place for a number in the name, as ``"train-%06d.tar"``, and ``shard_size`` or
+        ``shard_samples`` several. ``.parquet``: a table. ``path`` may be a URL, ``storage_options`` are for its client.
+
+        Fields are told from some of the elements, but for those that ``fields`` names; they are returned. JPEG and PNG
+        files move as they are. A folder of shards that was interrupted goes on where it was when it is written again.
+        ``compression`` is that of ``DatasetWriter``; ``threads`` encode, and read where each file is a sample.
         """
         size = None if shard_size is None else parse_size(shard_size, "shard_size")
         if size is not None and size < 1:
             raise ValueError(f"shard_size={shard_size!r}: at least one byte")
         workers = None if threads is None else whole("threads", threads)
-        options = Options(fields, size, compression, workers, show_progress, storage_options)
+        samples = None if shard_samples is None else whole("shard_samples", shard_samples, 1)
+        options = Options(fields, size, samples, compression, workers, show_progress, storage_options)
         return write(self.node, locate(path, storage_options), options)
 
     def explain(self) -> str:

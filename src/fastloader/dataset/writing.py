@@ -6,9 +6,10 @@ import contextlib
 import itertools
 import json
 import os
+import posixpath
 import tempfile
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,13 @@ from fastloader.dataset.streaming import IterOptions
 from fastloader.errors import FormatError, KeyNotFoundError, SampleError
 from fastloader.fields import Field, ImageFileField
 from fastloader.formats.files import EachFile
+from fastloader.formats.fld import Dataset as Stored
 from fastloader.formats.fld.remote_target import send
 from fastloader.progress import progress
 from fastloader.stores import ObjectPath
 from fastloader.types import Sample
 from fastloader.writer import DatasetWriter
-from fastloader.writer.exports import EXPORTS
+from fastloader.writer.exports import EXPORTS, Shards, export_of
 from fastloader.writer.inference import infer_fields
 from fastloader.writer.intake import size_of
 
@@ -48,6 +50,7 @@ class Options:
     fields: Mapping[str, Field] | None = None
     """Fields by name, for those that are not to be told from the samples."""
     shard_size: int | None = None
+    shard_samples: int | None = None
     compression: Any = None
     threads: int | None = None
     show_progress: bool | None = None
@@ -65,7 +68,7 @@ class Elements:
     @property
     def known(self) -> dict[str, Field] | None:
         """The fields, where the samples are those of a reader, unchanged."""
-        if self.rows is None:
+        if self.rows is None or not isinstance(self.rows.reader.dataset, Stored):  # bytes of others may be anything
             return None
         fields = self.rows.reader.fields
         return {name: fields[name] for name in self.rows.fields or fields}
@@ -138,16 +141,18 @@ def fields_of(elements: Elements, named: Mapping[str, Field] | None) -> tuple[di
 
 def write(node: Node, path: Path | ObjectPath, options: Options) -> dict[str, Field]:
     """Write all elements; the fields they were written with."""
-    suffix = Path(path.name).suffix
-    if suffix not in (".fld", *EXPORTS):
+    exported = path.name.endswith(EXPORTS)
+    if not exported and not path.name.endswith(".fld"):
         raise ValueError(f"{path}: a name ends with .fld, {' or '.join(EXPORTS)}, which says what to write")
-    if suffix in EXPORTS and (options.shard_size is not None or options.compression is not None):
-        raise ValueError(f"shard_size and compression are for .fld, not for {suffix}")
+    if exported and options.compression is not None:
+        raise ValueError(f"compression is for .fld, not for {Path(path.name).suffix}")
     elements = Elements(node, new_run())
     fields, looked = fields_of(elements, options.fields)
     target = path if isinstance(path, ObjectPath) else Path(os.path.realpath(path))
-    if suffix in EXPORTS:
+    if exported:
         _export_to(elements, target, fields, looked, options)
+    elif options.shard_samples is not None:
+        raise ValueError("shard_samples is for tars; shard_size makes shards of a .fld dataset")
     elif options.shard_size is not None:
         stage = LocalStage(target) if isinstance(target, Path) else BucketStage(target, options.storage_options)
         _write_shards(elements, stage, fields, options, options.shard_size)
@@ -186,15 +191,17 @@ def _export_to(
         _export(elements, target, fields, looked, options)
         return
     with tempfile.TemporaryDirectory(prefix="fastloader-") as folder:
-        made = Path(folder) / Path(target.name).name
-        _export(elements, made, fields, looked, options)
-        send(made, target)
+        _export(elements, Path(folder) / target.name, fields, looked, options)
+        for made in sorted(Path(folder).iterdir()):  # several, where the name has a place for a number
+            send(made, replace(target, key=posixpath.join(posixpath.dirname(target.key), made.name)))
 
 
 def _export(
     elements: Elements, path: Path, fields: Mapping[str, Field], looked: Sequence[Sample], options: Options
 ) -> None:
-    export = EXPORTS[path.suffix](path, fields, looked or list(itertools.islice(elements.samples(0, None), LOOKED_AT)))
+    known = looked or list(itertools.islice(elements.samples(0, None), LOOKED_AT))
+    export = export_of(path, fields, known, Shards(options.shard_size, options.shard_samples))
+    assert export is not None
     try:
         with _told(elements, options) as advance:
             for number, sample in enumerate(elements.samples(0, options.threads)):

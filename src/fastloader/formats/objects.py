@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeVar
 
 from fastloader.errors import NotFoundError, StoreError
 from fastloader.formats.remote import RemoteObjects
-from fastloader.stores import BlockCache
+from fastloader.stores import BlockCache, ObjectPath
 from fastloader.stores.local import explain
 from fastloader.stores.urls import is_url
 
@@ -209,6 +209,15 @@ class Places:
     def open(self, path: str) -> Object:
         """The object at a path."""
         return self.of(path).open(path)
+
+    def locate(self, path: str) -> Path | ObjectPath:
+        """Where it is; objects of one bucket share its client."""
+        return self._remote.locate(path) if is_url(path) else Path(path)
+
+
+def open_object(path: str) -> Object:
+    """The object at a path, with what the environment says of its store."""
+    return Places().open(path)
 
 
 @dataclass(frozen=True)

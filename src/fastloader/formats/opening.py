@@ -13,20 +13,29 @@ from typing import Any, NamedTuple
 from fastloader.errors import FormatError, KeyNotFoundError, NotFoundError, StoreError
 from fastloader.formats.arrays import ArrayFiles, ArrayRows
 from fastloader.formats.arrow import ArrowFile, ArrowStream, Parquet, Where
+from fastloader.formats.barecat import OLD_ENDING, open_barecat
+from fastloader.formats.decoding import Decode
+from fastloader.formats.extents import ExtentDataset
 from fastloader.formats.files import ClassFolders, RawFiles, has_classes
 from fastloader.formats.fld import MANIFEST, is_sharded
 from fastloader.formats.hdf5 import Hdf5
 from fastloader.formats.lines import TYPES, CommaLines, JsonLines, ZippedCommaLines, ZippedJsonLines
 from fastloader.formats.mds import INDEX, Mds
 from fastloader.formats.objects import Files, Object, Places, at_once
-from fastloader.formats.recognise import NAMES, format_of, promised
+from fastloader.formats.recognise import NAMES, PACKED, format_of, promised
 from fastloader.formats.records import Names, Source
+from fastloader.formats.tar import open_tar
+from fastloader.formats.tar_packed import open_packed
 from fastloader.formats.tfrecord import TFRecord, ZippedTFRecord
+from fastloader.formats.utix import open_utix
+from fastloader.formats.zips import open_zip
 from fastloader.stores import RefusedError
 from fastloader.stores.urls import is_url, local_path
 
-_BESIDE = re.compile(r"(_.*|readme.*|licen[sc]e.*|.*\.(md|crc|idx|index|lock))", re.IGNORECASE)
+_BESIDE = re.compile(r"(_.*|readme.*|licen[sc]e.*|.*\.(md|crc|idx|index|lock|utix))", re.IGNORECASE)
 """Files that lie beside data and are none: what Spark leaves behind, what people write about it."""
+_SHARD = re.compile(r"-shard-\d{5,}$")
+"""How shards of a Barecat archive are called."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +50,15 @@ class Request:
     where: Where | None = None
     rows: bool | None = None
     types: Mapping[str, str] | None = None
+    decode: Decode = None
+    group: bool | None = None
 
 
 @dataclass(frozen=True)
 class Format:
     """How a format is opened, and which of the options concern it."""
 
-    make: Callable[[Request], Source]
+    make: Callable[[Request], Source | ExtentDataset]
     options: tuple[str, ...] = ()
 
 
@@ -81,6 +92,16 @@ FORMATS: dict[str, Format] = {
     "tfrecord.gz": Format(lambda request: ZippedTFRecord(request.files, request.types), ("types",)),
     "hdf5": Format(lambda request: Hdf5(request.files, request.fields)),
     "mds": Format(lambda request: Mds(request.files)),
+    "tar": Format(lambda request: open_tar(request.files, request.group, request.decode), ("decode", "group")),
+    "tar.gz": Format(
+        lambda request: open_packed(request.files, "tar.gz", request.group, request.decode), ("decode", "group")
+    ),
+    "tar.zst": Format(
+        lambda request: open_packed(request.files, "tar.zst", request.group, request.decode), ("decode", "group")
+    ),
+    "zip": Format(lambda request: open_zip(request.files, request.group, request.decode), ("decode", "group")),
+    "utix": Format(lambda request: open_utix(request.files, request.decode), ("decode",)),
+    "barecat": Format(lambda request: open_barecat(request.files, request.decode), ("decode",)),
 }
 """By the name that ``format=`` takes."""
 _TYPES = {"csv": tuple(TYPES), "csv.gz": tuple(TYPES), "tfrecord": ("list",), "tfrecord.gz": ("list",)}
@@ -95,7 +116,9 @@ def open_source(
     where: Where | None = None,
     rows: bool | None = None,
     types: Mapping[str, str] | None = None,
-) -> Source | str:
+    decode: Decode = None,
+    group: bool | None = None,
+) -> Source | ExtentDataset | str:
     """The samples at a path, by whoever reads them; a path again where it is a ``.fld`` dataset.
 
     ``places`` says how objects in stores are got at, where not as the environment says.
@@ -108,7 +131,9 @@ def open_source(
         raise TypeError(f"fields={fields!r}: names of fields are texts")
     if chosen == ():
         raise KeyNotFoundError("fields: none chosen", path=str(path))
-    request = Request(fields=chosen, where=where, rows=rows, types=None if types is None else dict(types))
+    request = Request(
+        fields=chosen, where=where, rows=rows, types=None if types is None else dict(types), decode=decode, group=group
+    )
     paths, root, single, shards = _expanded(path, places)
     if format == "fld" or (format is None and single and (shards or _is_fld(paths[0], places))):
         _only("fld", request, ())
@@ -126,7 +151,8 @@ def open_source(
 
 def _only(name: str, request: Request, options: tuple[str, ...]) -> None:
     """Refuse options that would have no effect."""
-    cures = {"where": "; use .filter(function)", "rows": "", "types": "; use .map(function)"}
+    cures = {"where": "; use .filter(function)", "rows": "", "types": "; use .map(function)",
+             "decode": "; use .map(function)", "group": ""}  # fmt: skip
     for option, cure in cures.items():
         if getattr(request, option) is not None and option not in options:
             raise ValueError(f"{option}= has no meaning for {NAMES[name]}{cure}")
@@ -175,6 +201,8 @@ def _expanded(path: Any, places: Places) -> Meant:
         if not found:
             raise NotFoundError("no file fits the pattern", path=text, hint="check the pattern")
         return Meant(found, _root_of(text))
+    if text.endswith(".barecat") and not is_url(text) and not os.path.exists(text):
+        text = text + OLD_ENDING if os.path.exists(text + OLD_ENDING) else text
     return Meant([text], single=True)
 
 
@@ -226,6 +254,9 @@ def _all_of(source: Object) -> bytes:
 def _data(paths: Sequence[str], root: str) -> tuple[str, ...]:
     """Files without those that lie beside; all of them where that would leave none."""
     kept = tuple(path for path in paths if not _BESIDE.fullmatch(os.path.basename(path))) if root else tuple(paths)
+    indexes = {path.removesuffix(OLD_ENDING) for path in kept if path.endswith((".barecat", OLD_ENDING))}
+    if indexes:  # they tell of the shards beside them
+        kept = tuple(path for path in kept if not _SHARD.search(path) or _SHARD.sub("", path) not in indexes)
     return kept or tuple(paths)
 
 
@@ -233,7 +264,7 @@ def _ending(path: str) -> str:
     """How a name ends, whatever number it has."""
     stem, suffix = os.path.splitext(path)
     suffix = suffix.lower()
-    return re.sub(r"\d+", "#", os.path.splitext(stem)[1].lower() + suffix if suffix in (".gz", ".gzip") else suffix)
+    return re.sub(r"\d+", "#", os.path.splitext(stem)[1].lower() + suffix if suffix in PACKED else suffix)
 
 
 def _recognised(paths: Sequence[str], root: str, single: bool, places: Places) -> str:

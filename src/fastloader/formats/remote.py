@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from fastloader.errors import NotFoundError, StoreError
-from fastloader.stores import BlockCache, ChangedError, RefusedError, Store, open_store
+from fastloader.stores import BlockCache, ChangedError, ObjectPath, RefusedError, Store, open_store
 from fastloader.stores.base import Stat, full_url
 from fastloader.stores.cache import CachedObject
 from fastloader.stores.urls import parse_url
@@ -99,6 +99,10 @@ class RemoteObjects:
         if store is None:
             store = self._stores.setdefault(location.root, open_store(location.root, self._options)[0])
         return store, location.key
+
+    def locate(self, path: str) -> ObjectPath:
+        """One of them, as readers of datasets know it."""
+        return ObjectPath(*self.connected(path), self._cache)
 
     def open(self, path: str) -> RemoteObject:
         """One of them."""

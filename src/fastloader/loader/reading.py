@@ -73,9 +73,9 @@ def plan_reading(
         if size < SMALL:
             return Reading()
         return Reading("populate", ahead=-(-READS_AHEAD // max(1, batch_size * payload_fields)))
+    a_batch = dataset.sample_bytes * batch_size
     if not habit.window:
         ahead = -(-READS_AHEAD // max(1, batch_size * payload_fields))
-        a_batch = dataset.sample_bytes * batch_size
         # Bytes are let go as soon as their batch is made: besides those under way, a few batches' are held.
         memory = min(DEFAULT_MEMORY, max(LEAST_MEMORY, (ahead + min(depth, BATCHES_HELD)) * a_batch * 5 // 4))
     else:
@@ -84,6 +84,8 @@ def plan_reading(
         memory = max(LEAST_MEMORY, (5 * min(habit.window, pages) // 2 + 4) * dataset.page_size)
         a_window = dataset.num_samples * habit.window // pages
         ahead = -(-a_window // batch_size)
+        # Batches may be larger than pages: then those in the making count.
+        memory = max(memory, min(DEFAULT_MEMORY, (ahead + min(depth, BATCHES_HELD)) * a_batch * 5 // 4))
     if memory_limit is not None:
         memory = min(memory, memory_limit // 2)
     unit = dataset.page_size if habit.window and memory >= 8 * dataset.page_size else 0

@@ -43,7 +43,7 @@ Range = tuple[int, int]
 class RemoteFile:
     """An object's bytes. Every one that is fetched is of the version that was found when it was opened."""
 
-    def __init__(self, path: ObjectPath) -> None:
+    def __init__(self, path: ObjectPath, tail: int = TAIL) -> None:
         self.path = path
         head, found = _head(path)
         self.size = found.size
@@ -57,7 +57,7 @@ class RemoteFile:
         self._there: tuple[Range, ...] = ((0, len(head)),)
         self.bytes = self._writable.view()
         self.bytes.flags.writeable = False
-        self.ensure([(max(0, self.size - TAIL), min(TAIL, self.size))])
+        self.ensure([(max(0, self.size - tail), min(tail, self.size))])
 
     def ensure(self, ranges: Iterable[Range]) -> None:
         """Have these ranges in ``bytes``; what is there already is not fetched again.

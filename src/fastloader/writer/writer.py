@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Protocol, Self
 
-from fastloader.errors import NotFoundError, SampleError
+from fastloader.errors import NotFoundError, SampleError, StoreError
 from fastloader.fields import Field
 from fastloader.formats.fld import Chunk, Dataset, FieldSpec
 from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE
@@ -100,6 +100,10 @@ class DatasetWriter:
             raise ValueError(f"shard_size={shard_size!r}: at least one byte")
         given_workers = None if num_workers is None else worker_count("num_workers", num_workers)
         existing = _existing(target_path) if mode == "a" else None
+        if existing is not None and existing.is_archive:
+            raise StoreError(
+                "is an archive, of files", path=target_path, hint=f'add files with "fastloader add {target_path} ..."'
+            )
         self._specs = make_specs(fields, compression, existing)
         workers = _default_workers(self._specs) if given_workers is None else given_workers
         self._keyed = keys or (existing is not None and existing.has_keys)

@@ -69,6 +69,9 @@ class Kind(IntEnum):
     KEY_SLOTS = 9
     DICTIONARY = 10
     TOKENS = 11
+    KEY_ORDER = 12
+    NODES = 13
+    NODE_BYTES = 14
 
 
 DIRECTORY_HEAD = struct.Struct("<III4x")
@@ -90,6 +93,10 @@ EXTENT = np.dtype(
 assert EXTENT.itemsize == 32
 
 PAGE = np.dtype([("first_sample", "<u8"), ("num_samples", "<u8")])
+
+NODE = struct.Struct("<QIIqIB3x")
+"""Where the path begins, its bytes, those of the target behind it, time, permissions, kind."""
+assert NODE.size == 32
 
 
 @dataclass(frozen=True, slots=True)
