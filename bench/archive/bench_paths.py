@@ -21,7 +21,7 @@ sys.path.insert(0, str(HERE / "peers"))
 
 import task  # noqa: E402
 
-FOLDERS, FILES = 100, 1000
+FOLDERS, FILES = 30, 1000
 SIZES = (1_000, 15_000)
 ROUNDS = 3
 
@@ -30,7 +30,7 @@ Told = dict[str, float]
 
 
 def fill(folder: Path) -> int:
-    """100,000 files of 8 KB on average, in 100 folders; the bytes of all."""
+    """30,000 files of 8 KB on average, in 30 folders; the bytes of all."""
     rng = np.random.default_rng(1)
     total = 0
     for number in range(FOLDERS):
@@ -109,7 +109,10 @@ def compare(made: dict[tuple[str, str], list[Told]], peers: list[str]) -> list[R
         return Result(what, peer, seconds[0] / seconds[1], goal, said)
 
     names = {"plain": "tar", "zipped": "zipped"}
-    rows = [row("create, 100,000 files", task.CREATE, peer, task.CREATE, FOLDERS * FILES, "<= 1") for peer in peers]
+    rows = [
+        row(f"create, {FOLDERS * FILES:,} files", task.CREATE, peer, task.CREATE, FOLDERS * FILES, "<= 1")
+        for peer in peers
+    ]
     rows = [Result(r.what, names.get(r.against, r.against), r.ratio, r.goal, r.details) for r in rows]
     for peer in peers:
         rows.append(row("read by path, in memory", task.HOT, peer, task.HOT, task.READ, "< 0.5"))

@@ -19,9 +19,10 @@ def create(folder: Path, place: Path) -> None:
 
 
 def opened(folder: Path, place: Path) -> Read:
-    """By path; the command keeps the folder's name in front."""
+    """By path; some versions of the command keep the folder's name in front."""
     archive = barecat.Barecat(str(place), threadsafe=True)  # type: ignore[attr-defined]
-    return lambda path: archive[f"{folder.name}/{path}"]
+    top = f"{folder.name}/" if folder.name in archive.listdir("") else ""
+    return lambda path: archive[top + path]
 
 
 run(create, opened)
