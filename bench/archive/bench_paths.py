@@ -21,16 +21,16 @@ sys.path.insert(0, str(HERE / "peers"))
 
 import task  # noqa: E402
 
-FOLDERS, FILES = 30, 1000
+FOLDERS, FILES = 100, 1000
 SIZES = (1_000, 15_000)
-ROUNDS = 3
+ROUNDS = 5
 
 PEERS = Peers(HERE)
 Told = dict[str, float]
 
 
 def fill(folder: Path) -> int:
-    """30,000 files of 8 KB on average, in 30 folders; the bytes of all."""
+    """100,000 files of 8 KB on average, in 100 folders; the bytes of all."""
     rng = np.random.default_rng(1)
     total = 0
     for number in range(FOLDERS):
