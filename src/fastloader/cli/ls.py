@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fastloader.cli.archives import is_archive, open_archive
 from fastloader.cli.listing import list_entries
 from fastloader.cli.output import complain, on_terminal, printable, say, to_json, write_bytes
-from fastloader.cli.status import existing
+from fastloader.cli.places import open_reader, store_options
 from fastloader.stores.urls import is_url
 
 if TYPE_CHECKING:
@@ -36,9 +35,10 @@ LIMIT = 50
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
 @click.option("--keys", "only_keys", is_flag=True, help="Print the keys and nothing else.")
 @click.option("-0", "--null", is_flag=True, help="With --keys, or of an archive: end with a NUL instead of a newline.")
+@store_options
 def command(
     dataset: str, path: str, long: bool, recursive: bool, as_samples: bool, start: int, limit: int | None,
-    fields: str | None, as_json: bool, only_keys: bool, null: bool,
+    fields: str | None, as_json: bool, only_keys: bool, null: bool, **store: Any,
 ) -> None:  # fmt: skip
     """List the samples of DATASET, or what is in an archive's folder PATH, a line each.
 
@@ -59,9 +59,13 @@ def command(
         raise click.UsageError("-0 goes with --keys, and not with --json")
     if fields is not None and only_keys:
         raise click.UsageError("--keys prints no fields; leave out --fields")
-    from fastloader.reader import DatasetReader
+    from fastloader.cli.stream import stream_of, told
 
-    with DatasetReader(existing(Path(dataset))) as reader:
+    with open_reader(dataset, store) as reader:
+        stream = stream_of(reader.dataset)
+        if stream is not None:
+            complain(told(reader.dataset, stream))
+            return
         first = max(0, start + len(reader)) if start < 0 else start
         if limit is None:
             limit = 0 if only_keys else LIMIT

@@ -276,7 +276,7 @@ class CloudStore:
             if writing:
                 return ChangedError("was changed by another writer in the meantime", path=where, hint="read it again")
             return self._changed(key, "the server says so")
-        said = str(error).split("\n\nDebug source:")[0].strip()
+        said = _shortened(error)
         if kind in ("PermissionDeniedError", "UnauthenticatedError"):
             return RefusedError(f"access is refused: {said}", path=where, hint=_HINTS[self.kind])
         often = f" {tried} times" if tried > 1 else ""
@@ -417,6 +417,13 @@ def _worth_repeating(error: Exception) -> bool:
     return status is None or int(status[1]) >= 500 or int(status[1]) in (408, 425, 429)
 
 
+def _shortened(error: Exception) -> str:
+    """What was said, without what only the client's makers need, and of a server's page its message alone."""
+    said = str(error).split("\n\nDebug source:")[0].strip()
+    page = re.search(r"<Message>(.*?)</Message>", said, re.DOTALL)
+    return f"{said.partition('<?xml')[0].partition('<Error>')[0].strip()} {page[1]}" if page else said
+
+
 def _stat_of(meta: Mapping[str, Any]) -> Stat:
     return Stat(meta["path"], meta["size"], meta["e_tag"], meta["last_modified"].timestamp())
 
@@ -471,5 +478,5 @@ def _connect(kind: str, url: str, config: Mapping[str, Any], policy: RetryPolicy
     except StoreError:
         raise
     except Exception as error:
-        said = str(error).split("\n\nDebug source:")[0].strip()
+        said = _shortened(error)
         raise StoreError(f"storage_options are not understood: {said}", path=url, hint=_HINTS[kind]) from error
