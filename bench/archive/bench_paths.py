@@ -23,7 +23,7 @@ import task  # noqa: E402
 
 FOLDERS, FILES = 100, 1000
 SIZES = (1_000, 15_000)
-ROUNDS = 3
+ROUNDS = 5
 
 PEERS = Peers(HERE)
 Told = dict[str, float]
@@ -109,7 +109,10 @@ def compare(made: dict[tuple[str, str], list[Told]], peers: list[str]) -> list[R
         return Result(what, peer, seconds[0] / seconds[1], goal, said)
 
     names = {"plain": "tar", "zipped": "zipped"}
-    rows = [row("create, 100,000 files", task.CREATE, peer, task.CREATE, FOLDERS * FILES, "<= 1") for peer in peers]
+    rows = [
+        row(f"create, {FOLDERS * FILES:,} files", task.CREATE, peer, task.CREATE, FOLDERS * FILES, "<= 1")
+        for peer in peers
+    ]
     rows = [Result(r.what, names.get(r.against, r.against), r.ratio, r.goal, r.details) for r in rows]
     for peer in peers:
         rows.append(row("read by path, in memory", task.HOT, peer, task.HOT, task.READ, "< 0.5"))

@@ -13,13 +13,13 @@ import barecat
 
 
 def create(folder: Path, place: Path) -> None:
-    """As its documentation does it."""
-    command = str(Path(sys.executable).with_name("barecat"))
-    subprocess.run([command, "create", "--force", str(place), str(folder)], check=True, stdout=subprocess.DEVNULL)
+    """As its documentation does it; paths are kept as they are given."""
+    command = [str(Path(sys.executable).with_name("barecat")), "create", "--force", str(place), folder.name]
+    subprocess.run(command, cwd=folder.parent, check=True, stdout=subprocess.DEVNULL)
 
 
 def opened(folder: Path, place: Path) -> Read:
-    """By path; the command keeps the folder's name in front."""
+    """By path, with the folder's name in front."""
     archive = barecat.Barecat(str(place), threadsafe=True)  # type: ignore[attr-defined]
     return lambda path: archive[f"{folder.name}/{path}"]
 

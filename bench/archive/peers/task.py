@@ -54,7 +54,7 @@ def run(create: Callable[[Path, Path], None] | None, opened: Callable[[Path, Pat
     if mode == HOT:
         sum(len(read(path)) for path in picks)
     else:
-        drop([place] if place.exists() else [folder])
+        drop(list(place.parent.glob(place.name + "*")) or [folder])
     if mode == THREADS:
         with ThreadPoolExecutor(16) as pool:
             told(lambda: sum(map(len, pool.map(read, picks))))
