@@ -12,14 +12,15 @@ namespace bind {
 
 namespace {
 
-// How the engine reads: the mode, memory for it, and the unit of a read.
-using IoOptions = std::tuple<int, std::size_t, std::uint64_t>;
+// How the engine reads: the mode, memory for it, the unit of a read, and whether each unit is a read of its own.
+using IoOptions = std::tuple<int, std::size_t, std::uint64_t, bool>;
 
 fl::ReadOptions read_options(const IoOptions& given) {
-    const auto [mode, memory, unit] = given;
+    const auto [mode, memory, unit, apart] = given;
     if (mode < 0 || mode > static_cast<int>(fl::ReadMode::remote)) throw nb::value_error("no such way to read");
     if (unit & (unit - 1)) throw nb::value_error("a unit is a power of two");
-    return {static_cast<fl::ReadMode>(mode), memory, unit};
+    if (apart && !unit) throw nb::value_error("what is apart has a unit");
+    return {static_cast<fl::ReadMode>(mode), memory, unit, apart};
 }
 
 // Payloads as elements: bytes of one, what metadata states, length, multiple, whether to truncate, the item that fills.
@@ -103,6 +104,28 @@ fl::Elements elements_of(const ElementsTuple& given, std::size_t metadata_size) 
     return elements;
 }
 
+// Buffers of Python's that the engine is done with. Its threads have no GIL, so they put them here, and whoever comes
+// next from Python lets go of them.
+class Returned {
+public:
+    static std::shared_ptr<const void> lend(const std::shared_ptr<Returned>& to, Buffer buffer) {
+        return {new Buffer(std::move(buffer)), [to](Buffer* lent) {
+                    std::lock_guard lock(to->mutex_);
+                    to->buffers_.emplace_back(lent);
+                }};
+    }
+
+    void let_go() {
+        decltype(buffers_) gone;  // ends after the lock: what Python does then is its own business
+        std::lock_guard lock(mutex_);
+        gone.swap(buffers_);
+    }
+
+private:
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<Buffer>> buffers_;
+};
+
 struct BoundEngine {
     BoundEngine(const std::vector<PlanTuple>& columns, std::size_t threads, std::size_t slots,
                 std::size_t threads_a_batch, const IoOptions& io)
@@ -145,7 +168,9 @@ struct BoundEngine {
         return plans;
     }
 
-    std::vector<nb::object> held;  // what the engine points into; outlives it, as members end in reverse order
+    // What the engine points into; both outlive it, as members end in reverse order.
+    std::vector<nb::object> held;
+    std::shared_ptr<Returned> returned = std::make_shared<Returned>();
     std::unique_ptr<fl::Engine, fl::Engine::Abandon> owned;
     fl::Engine& engine;
 };
@@ -297,7 +322,7 @@ void bind_engine(nb::module_& m) {
     }, "plan"_a, "samples"_a);
     nb::class_<BoundEngine>(m, "Engine")
         .def(nb::init<const std::vector<PlanTuple>&, std::size_t, std::size_t, std::size_t, const IoOptions&>(),
-             "columns"_a, "threads"_a, "slots"_a, "threads_a_batch"_a = 0, "io"_a = IoOptions{0, 0, 0})
+             "columns"_a, "threads"_a, "slots"_a, "threads_a_batch"_a = 0, "io"_a = IoOptions{0, 0, 0, false})
         .def("add_source", [](BoundEngine& e, nb::list columns,
                               const std::tuple<std::string, std::uint64_t, std::uint64_t>& file) {
             std::vector<fl::ColumnSource> source;
@@ -382,15 +407,22 @@ void bind_engine(nb::module_& m) {
                 nb::gil_scoped_release release;
                 wanted = remote_of(e).take(most, milliseconds);
             }
+            e.returned->let_go();
             std::vector<std::tuple<std::uint64_t, int, std::uint64_t, std::size_t>> told;
             for (const auto& one : wanted) told.emplace_back(one.ticket, one.file, one.offset, one.size);
             return told;
         }, "most"_a, "milliseconds"_a)
-        .def("finish_read", [](BoundEngine& e, std::uint64_t ticket, nb::object data) {
+        .def("finish_read", [](BoundEngine& e, std::uint64_t ticket, nb::object data, bool kept_by_system) {
             Buffer buffer(data);
-            nb::gil_scoped_release release;
-            remote_of(e).finish(ticket, buffer.bytes());
-        }, "ticket"_a, "data"_a, nb::sig("def finish_read(self, ticket: int, data: Buffer) -> None"))
+            const auto bytes = buffer.bytes();
+            auto lender = Returned::lend(e.returned, std::move(buffer));
+            {
+                nb::gil_scoped_release release;
+                remote_of(e).finish(ticket, bytes, std::move(lender), kept_by_system);
+            }
+            e.returned->let_go();
+        }, "ticket"_a, "data"_a, "kept_by_system"_a = false,
+           nb::sig("def finish_read(self, ticket: int, data: Buffer, kept_by_system: bool = False) -> None"))
         .def("fail_read", [](BoundEngine& e, std::uint64_t ticket, std::string what) {
             nb::gil_scoped_release release;
             remote_of(e).fail(ticket, std::move(what));
@@ -409,8 +441,11 @@ void bind_engine(nb::module_& m) {
             e.engine.set_slots(slots);
         }, "slots"_a)
         .def("stop", [](BoundEngine& e) {
-            nb::gil_scoped_release release;
-            e.engine.stop();
+            {
+                nb::gil_scoped_release release;
+                e.engine.stop();
+            }
+            e.returned->let_go();
         })
         .def_prop_ro("usable", [](const BoundEngine& e) { return e.engine.usable(); })
         .def_prop_ro("slot_bytes", [](const BoundEngine& e) { return e.engine.slot_bytes(); })

@@ -1,4 +1,4 @@
-"""A loader over .fld shards; the second argument is the order, a third one a cache."""
+"""A loader over .fld shards in an order, with a cache where a second argument names one; or single objects."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from task import measure, told
+from task import BATCH, WORKERS, measure, told, way
 
 task = told()
-here = sys.path.pop(0)  # this file has the library's name
+sys.path.pop(0)  # this file has the library's name
 import fastloader as fl  # noqa: E402
 
-options: dict[str, Any] = {"endpoint": task["endpoint"]}
-cache = {"cache_dir": sys.argv[3], "cache_size": "2GB"} if len(sys.argv) > 3 else {}
+order, *cache = way()
 
 
 def epoch() -> Iterator[tuple[int, int]]:
     """One pass, from opening on."""
-    reader = fl.open(f"s3://{task['bucket']}/fld", options, **cache)
-    for batch in fl.DataLoader(reader, batch_size=64, order=sys.argv[2], num_workers=2):  # type: ignore[arg-type]
+    if order == "small":
+        for batch in fl.open(f"s3://{task['bucket']}/small/").shuffle(seed=0).batch(BATCH):
+            yield len(batch["data"]), sum(map(len, batch["data"]))
+        return
+    options: dict[str, Any] = {"cache_dir": cache[0], "cache_size": "8GB"} if cache else {}
+    reader = fl.open(f"s3://{task['bucket']}/fld", {"endpoint": task["endpoint"]}, **options)
+    for batch in fl.DataLoader(reader, batch_size=BATCH, order=order, num_workers=WORKERS):  # type: ignore[arg-type]
         yield len(batch["data"]), sum(map(len, batch["data"]))
 
 

@@ -7,20 +7,37 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 IN_FLIGHT = 16
+BATCH = 64
+WORKERS = 2
 
 
 def told() -> dict[str, Any]:
-    """Where the server is and what lies there."""
+    """Where the server is and what lies there: the first argument."""
     task: dict[str, Any] = json.loads(sys.argv[1])
     os.environ.update(
         AWS_ACCESS_KEY_ID=task["access"], AWS_SECRET_ACCESS_KEY=task["secret"], AWS_ENDPOINT_URL=task["endpoint"],
         AWS_REGION="us-east-1", AWS_DEFAULT_REGION="us-east-1", AWS_EC2_METADATA_DISABLED="true",
+        S3_ENDPOINT_URL=task["endpoint"], NO_PROXY="127.0.0.1",
     )  # fmt: skip
     return task
+
+
+def way() -> list[str]:
+    """What to do, and with what: the other arguments."""
+    return sys.argv[2:]
+
+
+def samples(task: dict[str, Any]) -> Iterator[bytes]:
+    """Random bytes, the same every time."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    for _ in range(task["samples"]):
+        yield rng.bytes(task["sample"])
 
 
 def measure(epoch: Callable[[], Iterable[tuple[int, int]]]) -> None:
@@ -28,13 +45,13 @@ def measure(epoch: Callable[[], Iterable[tuple[int, int]]]) -> None:
     usage = _cpu()
     began = time.perf_counter()
     first = None
-    samples = size = 0
+    count = size = 0
     for more, bytes_ in epoch():
         first = first or time.perf_counter() - began
-        samples += more
+        count += more
         size += bytes_
     took = time.perf_counter() - began
-    result = {"seconds": took, "first": first, "samples": samples, "bytes": size, "cpu": _cpu() - usage}
+    result = {"seconds": took, "first": first, "samples": count, "bytes": size, "cpu": _cpu() - usage}
     print(json.dumps(result), flush=True)
     os._exit(0)  # bare obstore ends every other process with an abort when the interpreter is taken down
 
