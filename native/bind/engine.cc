@@ -324,7 +324,7 @@ void bind_engine(nb::module_& m) {
         .def(nb::init<const std::vector<PlanTuple>&, std::size_t, std::size_t, std::size_t, const IoOptions&>(),
              "columns"_a, "threads"_a, "slots"_a, "threads_a_batch"_a = 0, "io"_a = IoOptions{0, 0, 0, false})
         .def("add_source", [](BoundEngine& e, nb::list columns,
-                              const std::tuple<std::string, std::uint64_t, std::uint64_t>& file) {
+                              const std::tuple<std::string, std::uint64_t, std::uint64_t>& file, nb::object spans) {
             std::vector<fl::ColumnSource> source;
             for (nb::handle one : columns) {
                 const auto tables = nb::cast<nb::tuple>(one);
@@ -343,10 +343,19 @@ void bind_engine(nb::module_& m) {
             fl::FileName name{std::get<0>(file), std::get<1>(file), std::get<2>(file), {}, 0};
             for (const auto& column : source)
                 if (column.payloads) name.mapped = column.payloads->file(), name.end = column.payloads->data_end();
+            if (!spans.is_none()) {
+                Buffer buffer(spans);
+                const auto numbers = buffer.as<std::uint64_t>();
+                for (std::size_t i = 0; i + 1 < numbers.size(); i += 2) {
+                    // A span that is none, or would be read beyond the payloads, is not gone by.
+                    const bool good = numbers[i] <= numbers[i + 1] && numbers[i + 1] <= name.end;
+                    name.spans.emplace_back(good ? numbers[i] : 1, good ? numbers[i + 1] : 0);
+                }
+            }
             return e.engine.add_source(std::move(source), std::move(name));
-        }, "columns"_a, "file"_a = std::tuple<std::string, std::uint64_t, std::uint64_t>{},
+        }, "columns"_a, "file"_a = std::tuple<std::string, std::uint64_t, std::uint64_t>{}, "spans"_a.none() = nb::none(),
            nb::sig("def add_source(self, columns: list[tuple[Table | None, Table | None, Payloads | None]], "
-                   "file: tuple[str, int, int] = ('', 0, 0)) -> int"))
+                   "file: tuple[str, int, int] = ('', 0, 0), spans: Buffer | None = None) -> int"))
         .def("submit", [](BoundEngine& e, nb::object which, nb::object rows, bool fill, std::uint64_t epoch,
                           nb::object samples) {
             Buffer given(rows);

@@ -392,6 +392,17 @@ bool ReadAhead::try_serve(Loan& loan, Todo& todo, bool beyond) {
     return found;
 }
 
+// What is read for the sake of a range.
+std::pair<std::uint64_t, std::uint64_t> ReadAhead::widened(const File& file, const Range& wanted) const {
+    const auto unit = file.unit, last = wanted.begin + wanted.size;
+    if (wanted.begin / unit < file.name.spans.size()) {
+        const auto& span = file.name.spans[wanted.begin / unit];
+        if (span.first <= wanted.begin && last <= span.second) return span;
+    }
+    const auto end = (last + unit - 1) / unit * unit;
+    return {wanted.begin / unit * unit, is_remote() ? std::min(end, std::max(file.name.end, last)) : end};
+}
+
 // The runs of bytes that nobody has yet; what is there already is held by `pins` meanwhile. `order` loses the ranges
 // that have to do without. A range within one piece has its number, counted from 1, in `covers`.
 std::vector<ReadAhead::Piece> ReadAhead::missing_pieces(Loan& loan, std::vector<std::size_t>& order,
@@ -428,10 +439,8 @@ std::vector<ReadAhead::Piece> ReadAhead::missing_pieces(Loan& loan, std::vector<
             continue;
         }
         file.used = ++clock_;
-        auto at = wanted.begin / unit * unit;
+        auto [at, end] = widened(file, wanted);
         if (!pieces.empty() && pieces.back().file == &file) at = std::max(at, pieces.back().end);
-        auto end = (wanted.begin + wanted.size + unit - 1) / unit * unit;
-        if (is_remote()) end = std::min(end, std::max(file.name.end, wanted.begin + wanted.size));
         for (auto next = file.from(at); at < end; ++next) {
             const bool more = next != file.segments.end() && next->second.offset < end;
             const auto until = more ? next->second.offset : end;

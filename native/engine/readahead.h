@@ -10,6 +10,7 @@
 #include <memory_resource>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "arena.h"
@@ -40,6 +41,9 @@ struct FileName {
     std::uint64_t inode = 0;
     Bytes mapped;
     std::uint64_t end = 0;  // of a remote object: nothing is read beyond
+    // By unit, where the payloads that begin in it begin and end. A range within is widened to all of these, and to
+    // nothing more: there is padding between them, and a payload may lie in two units.
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> spans{};
 };
 
 struct ReadCounts {
@@ -150,6 +154,7 @@ private:
     void hold(Segment& segment);
     void attach(Loan& loan, Loan::Part& part, Segment& segment);
     void link(Loan& loan, std::size_t range);
+    std::pair<std::uint64_t, std::uint64_t> widened(const File& file, const Range& wanted) const;
     void give_up(Loan& loan, Todo& todo);
     void complete(Loan& loan, Todo& todo);
     void finished(std::span<Read* const> reads);

@@ -55,6 +55,7 @@ class Engine:
         self,
         columns: list[tuple[Table | None, Table | None, Payloads | None]],
         file: tuple[str, int, int] = ("", 0, 0),
+        spans: Buffer | None = None,
     ) -> int: ...
     def submit(
         self, which: Buffer | None, rows: Buffer, fill: bool = True, epoch: int = 0, samples: Buffer | None = None

@@ -223,7 +223,9 @@ def _span(span: str) -> int:
 
 def test_a_cache_too_small_for_the_order_is_refused_with_the_number(s3: S3Server, tmp_path: Path) -> None:
     url = "s3://cached/too-large"
-    with fl.DatasetWriter(url, {"x": fl.BytesField()}, shard_size="8MB", storage_options=s3.storage_options()) as to:
+    with fl.DatasetWriter(
+        url, {"x": fl.BytesField()}, "2MiB", shard_size="8MB", storage_options=s3.storage_options()
+    ) as to:
         for i in range(20):
             to.write_sample({"x": bytes([i]) * 1_000_000})
     reader = fl.open(url, s3.storage_options(), cache_dir=tmp_path, cache_size="14MB")

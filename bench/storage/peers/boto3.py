@@ -11,7 +11,7 @@ from typing import Any
 from task import IN_FLIGHT, measure, told, way
 
 task = told()
-sys.path.pop(0)  # this file has the library's name
+sys.path.append(sys.path.pop(0))  # this file has the library's name
 import boto3  # noqa: E402
 from botocore.config import Config  # noqa: E402
 

@@ -9,7 +9,7 @@ from typing import Any
 from task import BATCH, WORKERS, measure, samples, told, way
 
 task = told()
-sys.path.pop(0)  # this file has the library's name
+sys.path.append(sys.path.pop(0))  # this file has the library's name
 import litdata  # noqa: E402
 
 

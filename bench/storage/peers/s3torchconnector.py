@@ -10,7 +10,7 @@ from typing import Any
 from task import BATCH, WORKERS, measure, told, way
 
 task = told()
-sys.path.pop(0)  # this file has the library's name
+sys.path.append(sys.path.pop(0))  # this file has the library's name
 import torch  # noqa: E402
 from s3torchconnector import S3IterableDataset  # noqa: E402
 

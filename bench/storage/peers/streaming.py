@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from task import BATCH, WORKERS, measure, samples, told, way
 
 task = told()
-sys.path.pop(0)  # this file has the library's name
+sys.path.append(sys.path.pop(0))  # this file has the library's name
 from streaming import MDSWriter, StreamingDataset, base  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 

@@ -7,7 +7,8 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 IN_FLIGHT = 16
@@ -16,8 +17,8 @@ WORKERS = 2
 
 
 def told() -> dict[str, Any]:
-    """Where the server is and what lies there: the first argument."""
-    task: dict[str, Any] = json.loads(sys.argv[1])
+    """Where the server is and what lies there: in the file that the first argument names."""
+    task: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text())
     os.environ.update(
         AWS_ACCESS_KEY_ID=task["access"], AWS_SECRET_ACCESS_KEY=task["secret"], AWS_ENDPOINT_URL=task["endpoint"],
         AWS_REGION="us-east-1", AWS_DEFAULT_REGION="us-east-1", AWS_EC2_METADATA_DISABLED="true",
@@ -40,8 +41,8 @@ def samples(task: dict[str, Any]) -> Iterator[bytes]:
         yield rng.bytes(task["sample"])
 
 
-def measure(epoch: Callable[[], Iterable[tuple[int, int]]]) -> None:
-    """Run an epoch, which gives (samples, bytes) as they come, and tell how it went."""
+def measure(epoch: Callable[[], Iterable[tuple[int, int]]], also: Mapping[str, float] | None = None) -> None:
+    """Run an epoch, which gives (samples, bytes) as they come, and tell how it went, and what it put into ``also``."""
     usage = _cpu()
     began = time.perf_counter()
     first = None
@@ -52,7 +53,7 @@ def measure(epoch: Callable[[], Iterable[tuple[int, int]]]) -> None:
         size += bytes_
     took = time.perf_counter() - began
     result = {"seconds": took, "first": first, "samples": count, "bytes": size, "cpu": _cpu() - usage}
-    print(json.dumps(result), flush=True)
+    print(json.dumps(result | dict(also or {})), flush=True)
     os._exit(0)  # bare obstore ends every other process with an abort when the interpreter is taken down
 
 

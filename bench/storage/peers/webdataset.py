@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from task import BATCH, WORKERS, measure, told
 
 task = told()
-sys.path.pop(0)  # this file has the library's name
+sys.path.append(sys.path.pop(0))  # this file has the library's name
 import webdataset  # noqa: E402
 
 SIGNED = f"--aws-sigv4 aws:amz:us-east-1:s3 --user {task['access']}:{task['secret']}"
