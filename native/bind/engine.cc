@@ -346,10 +346,11 @@ void bind_engine(nb::module_& m) {
             if (!spans.is_none()) {
                 Buffer buffer(spans);
                 const auto numbers = buffer.as<std::uint64_t>();
+                // One that is none, overlaps, or would be read beyond the payloads, is not gone by.
                 for (std::size_t i = 0; i + 1 < numbers.size(); i += 2) {
-                    // A span that is none, or would be read beyond the payloads, is not gone by.
-                    const bool good = numbers[i] <= numbers[i + 1] && numbers[i + 1] <= name.end;
-                    name.spans.emplace_back(good ? numbers[i] : 1, good ? numbers[i + 1] : 0);
+                    const auto before = name.spans.empty() ? 0 : name.spans.back().second;
+                    if (before <= numbers[i] && numbers[i] < numbers[i + 1] && numbers[i + 1] <= name.end)
+                        name.spans.emplace_back(numbers[i], numbers[i + 1]);
                 }
             }
             return e.engine.add_source(std::move(source), std::move(name));

@@ -395,10 +395,10 @@ bool ReadAhead::try_serve(Loan& loan, Todo& todo, bool beyond) {
 // What is read for the sake of a range.
 std::pair<std::uint64_t, std::uint64_t> ReadAhead::widened(const File& file, const Range& wanted) const {
     const auto unit = file.unit, last = wanted.begin + wanted.size;
-    if (wanted.begin / unit < file.name.spans.size()) {
-        const auto& span = file.name.spans[wanted.begin / unit];
-        if (span.first <= wanted.begin && last <= span.second) return span;
-    }
+    const auto& spans = file.name.spans;
+    const auto behind = std::upper_bound(spans.begin(), spans.end(), wanted.begin,
+                                         [](std::uint64_t at, const auto& span) { return at < span.first; });
+    if (behind != spans.begin() && last <= std::prev(behind)->second) return *std::prev(behind);
     const auto end = (last + unit - 1) / unit * unit;
     return {wanted.begin / unit * unit, is_remote() ? std::min(end, std::max(file.name.end, last)) : end};
 }

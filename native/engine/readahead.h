@@ -41,8 +41,8 @@ struct FileName {
     std::uint64_t inode = 0;
     Bytes mapped;
     std::uint64_t end = 0;  // of a remote object: nothing is read beyond
-    // By unit, where the payloads that begin in it begin and end. A range within is widened to all of these, and to
-    // nothing more: there is padding between them, and a payload may lie in two units.
+    // Where payloads that are worth reading together begin and end, in order. A range within one is widened to all of
+    // it rather than to whole units: these have padding, and a payload may lie in two of them.
     std::vector<std::pair<std::uint64_t, std::uint64_t>> spans{};
 };
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from task import BATCH, WORKERS, measure, samples, told, way
 
 task = told()
 sys.path.append(sys.path.pop(0))  # this file has the library's name
+sys.path.append(str(Path(__file__).parents[2] / "image"))
+import vision  # noqa: E402, F401  it imports torchvision, which may need help
 from streaming import MDSWriter, StreamingDataset, base  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 

@@ -22,7 +22,7 @@ def told() -> dict[str, Any]:
     os.environ.update(
         AWS_ACCESS_KEY_ID=task["access"], AWS_SECRET_ACCESS_KEY=task["secret"], AWS_ENDPOINT_URL=task["endpoint"],
         AWS_REGION="us-east-1", AWS_DEFAULT_REGION="us-east-1", AWS_EC2_METADATA_DISABLED="true",
-        S3_ENDPOINT_URL=task["endpoint"], NO_PROXY="127.0.0.1",
+        AWS_ALLOW_HTTP="true", S3_ENDPOINT_URL=task["endpoint"], NO_PROXY="127.0.0.1",
     )  # fmt: skip
     return task
 

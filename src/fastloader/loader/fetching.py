@@ -202,11 +202,6 @@ class Fetcher:
         self, ticket: int, file: RemoteFile, size: int, data: Any, error: BaseException | None, *,
         kept_by_system: bool = False,
     ) -> None:  # fmt: skip
-        if error is None:
-            self._engine.finish_read(ticket, data, kept_by_system)
-        else:
-            told = str(error) if isinstance(error, FastLoaderError) else f"{file.path}: {type(error).__name__}: {error}"
-            self._engine.fail_read(ticket, told)
         with self._changed:
             self._in_flight -= 1
             self.bytes += size
@@ -214,6 +209,11 @@ class Fetcher:
             self._observe()
             if self._has_room():
                 self._changed.notify_all()
+        if error is None:
+            self._engine.finish_read(ticket, data, kept_by_system)
+        else:
+            told = str(error) if isinstance(error, FastLoaderError) else f"{file.path}: {type(error).__name__}: {error}"
+            self._engine.fail_read(ticket, told)
 
     def _has_room(self) -> bool:
         """Whether some more may be asked for; not for each one that comes, for every turn of the thread costs."""
