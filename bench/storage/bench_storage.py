@@ -18,7 +18,7 @@ from data import OWN_FORM, put_files, put_own_form, put_shards, task_for
 
 from fastloader.testing.seaweed import s3_server
 
-SAMPLES = int(__import__("os").environ.get("N","8000"))
+SAMPLES = 8000
 LIMIT, SINGLE = "obstore, 8 MB objects", "obstore, a range a sample"
 
 

@@ -77,7 +77,7 @@ def _run(way: Way, task: dict[str, Any], server: int) -> dict[str, Any]:
     before = _cpu_of(server)
     with told(task) as path:
         command = [environments.python(peer), str(HERE / "peers" / f"{peer}.py"), path, *more]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=300, env=environment)
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=120, env=environment)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     found["server"] = _cpu_of(server) - before
     if (found["samples"], found["bytes"]) != (task["samples"], task["samples"] * task["sample"]):

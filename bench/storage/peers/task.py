@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import resource
 import sys
@@ -22,7 +23,7 @@ def told() -> dict[str, Any]:
     os.environ.update(
         AWS_ACCESS_KEY_ID=task["access"], AWS_SECRET_ACCESS_KEY=task["secret"], AWS_ENDPOINT_URL=task["endpoint"],
         AWS_REGION="us-east-1", AWS_DEFAULT_REGION="us-east-1", AWS_EC2_METADATA_DISABLED="true",
-        AWS_ALLOW_HTTP="true", S3_ENDPOINT_URL=task["endpoint"], NO_PROXY="127.0.0.1",
+        S3_ENDPOINT_URL=task["endpoint"], NO_PROXY="127.0.0.1",
     )  # fmt: skip
     return task
 
@@ -54,6 +55,8 @@ def measure(epoch: Callable[[], Iterable[tuple[int, int]]], also: Mapping[str, f
     took = time.perf_counter() - began
     result = {"seconds": took, "first": first, "samples": count, "bytes": size, "cpu": _cpu() - usage}
     print(json.dumps(result | dict(also or {})), flush=True)
+    for child in multiprocessing.active_children():
+        child.kill()
     os._exit(0)  # bare obstore ends every other process with an abort when the interpreter is taken down
 
 
