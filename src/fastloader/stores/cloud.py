@@ -217,7 +217,7 @@ class CloudStore:
                 if not done and (self.policy.hedge_after is not None or self._pace.may_hedge()):
                     self.hedged += 1
                     reads.add(asyncio.create_task(self._get(key, begin, size, version, at_most)))
-                found = await _first_good(reads)
+                found = done.pop().result() if done else await _first_good(reads)
             finally:
                 for read in reads:
                     read.cancel()
