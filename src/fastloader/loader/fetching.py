@@ -16,9 +16,10 @@ from fastloader.errors import FastLoaderError
 from fastloader.stores import RemoteFile
 from fastloader.stores.cache import BLOCK
 
-LEAST, MOST = 4, 128
+MOST = 128
 IN_FLIGHT, IN_FLIGHT_SMALL = 16, 64
-"""Requests at once, unless ``auto_tune`` finds a better number. Small ones wait more than they transfer."""
+"""Requests at once; ``auto_tune`` begins with the first and finds a better number. Small ones wait more than they
+transfer."""
 SMALL = 512 << 10
 _POLL = 200
 DISK_THREADS = 4
@@ -77,8 +78,8 @@ class Fetcher:
         self._process = os.getpid()
         self._engine = engine
         self._files: dict[int, RemoteFile] = {}
-        self._adapt = Concurrency(LEAST) if adapt else None
-        self._limit = LEAST if adapt else IN_FLIGHT
+        self._adapt = Concurrency() if adapt else None
+        self._limit = IN_FLIGHT
         self._in_flight = 0
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
