@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,35 +17,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bare_reads import bare, compiled
 from common import Result, interleave, resident
 from numpy.typing import NDArray
 
 import fastloader as fl
 
-HERE = Path(__file__).parent
 DEPTH = 128
 # Payload, batch size, samples in the file, samples read a run. The files have 1 and 2 GB; half is read, long enough for
 # the start of an epoch not to count.
 CASES = {"4 KB": (4096, 256, 262_144, 131_072), "100 KB": (102_400, 64, 20_480, 10_240)}
 MAPPED_SHARE = 128  # a mapped file reads a page fault at a time: it gets a small share of the samples
 SEQUENTIAL = 1 << 20
-
-
-def compiled(folder: Path) -> Path | None:
-    """The bare loop, or nothing where this machine can't build it."""
-    compiler = shutil.which(os.environ.get("CXX", "c++"))
-    if compiler is None:
-        print("No C++ compiler (c++, or CXX): the rows against the bare loop are left out.")
-        return None
-    program = folder / "bare_uring"
-    command = [compiler, "-O2", "-std=c++20", str(HERE / "bare_uring.cc"), "-o", str(program), "-luring"]
-    built = subprocess.run(command, capture_output=True, text=True)
-    if built.returncode:
-        print(
-            f"{' '.join(command)} failed, is liburing there? Rows against the bare loop are left out.\n{built.stderr}"
-        )
-        return None
-    return program
 
 
 def write(path: Path, payload: int, samples: int) -> None:
@@ -103,13 +84,6 @@ def load(path: Path, batch: int, chosen: NDArray[np.int64], options: dict[str, A
         took = time.perf_counter() - began
         loader.close()
     return took / len(chosen)
-
-
-def bare(program: Path, path: Path, size: int, offsets: NDArray[np.int64], depth: int) -> float:
-    """Seconds a piece."""
-    given = np.asarray(offsets, np.uint64).tobytes()
-    command = [str(program), str(path), str(size), str(depth)]
-    return float(subprocess.run(command, input=given, stdout=subprocess.PIPE, check=True).stdout) / len(offsets)
 
 
 def measure(path: Path, name: str, program: Path | None) -> list[Result]:

@@ -104,32 +104,21 @@ fl::Elements elements_of(const ElementsTuple& given, std::size_t metadata_size) 
     return elements;
 }
 
-// Buffers of Python's that the engine is done with. Its threads have no GIL, so they put them here, and whoever comes
-// next from Python lets go of them.
-class Returned {
-public:
-    static std::shared_ptr<const void> lend(const std::shared_ptr<Returned>& to, Buffer buffer) {
-        return {new Buffer(std::move(buffer)), [to](Buffer* lent) {
-                    std::lock_guard lock(to->mutex_);
-                    to->buffers_.emplace_back(lent);
-                }};
+struct BoundPinning {
+    BoundPinning(std::uintptr_t pin, std::uintptr_t unpin) {
+        if (!pin || !unpin) throw nb::value_error("two functions are needed");
+        pinning = std::make_shared<fl::Pinning>(reinterpret_cast<fl::Pinning::Pin>(pin),
+                                                reinterpret_cast<fl::Pinning::Unpin>(unpin));
     }
-
-    void let_go() {
-        decltype(buffers_) gone;  // ends after the lock: what Python does then is its own business
-        std::lock_guard lock(mutex_);
-        gone.swap(buffers_);
-    }
-
-private:
-    std::mutex mutex_;
-    std::vector<std::unique_ptr<Buffer>> buffers_;
+    std::shared_ptr<fl::Pinning> pinning;
 };
 
 struct BoundEngine {
     BoundEngine(const std::vector<PlanTuple>& columns, std::size_t threads, std::size_t slots,
-                std::size_t threads_a_batch, const IoOptions& io)
-        : owned(new fl::Engine(plans(columns), threads, slots, threads_a_batch, read_options(io))), engine(*owned) {}
+                std::size_t threads_a_batch, const IoOptions& io, const BoundPinning* pinning)
+        : owned(new fl::Engine(plans(columns), threads, slots, threads_a_batch, read_options(io),
+                               pinning ? pinning->pinning : nullptr)),
+          engine(*owned) {}
 
     static std::vector<fl::ColumnPlan> plans(const std::vector<PlanTuple>& columns) {
         using Kind = fl::ColumnPlan::Kind;
@@ -320,9 +309,15 @@ void bind_engine(nb::module_& m) {
     m.def("planned_bytes", [](const PlanTuple& plan, std::size_t samples) {
         return fl::planned_bytes(BoundEngine::plans({plan}).front(), samples);
     }, "plan"_a, "samples"_a);
+    nb::class_<BoundPinning>(m, "Pinning")
+        .def(nb::init<std::uintptr_t, std::uintptr_t>(), "pin"_a, "unpin"_a)
+        .def_prop_ro("pinned", [](const BoundPinning& p) { return p.pinning->pinned.load(); })
+        .def_prop_ro("refused", [](const BoundPinning& p) { return p.pinning->refused.load(); });
     nb::class_<BoundEngine>(m, "Engine")
-        .def(nb::init<const std::vector<PlanTuple>&, std::size_t, std::size_t, std::size_t, const IoOptions&>(),
-             "columns"_a, "threads"_a, "slots"_a, "threads_a_batch"_a = 0, "io"_a = IoOptions{0, 0, 0, false})
+        .def(nb::init<const std::vector<PlanTuple>&, std::size_t, std::size_t, std::size_t, const IoOptions&,
+                      const BoundPinning*>(),
+             "columns"_a, "threads"_a, "slots"_a, "threads_a_batch"_a = 0, "io"_a = IoOptions{0, 0, 0, false},
+             "pinning"_a.none() = nb::none())
         .def("add_source", [](BoundEngine& e, nb::list columns,
                               const std::tuple<std::string, std::uint64_t, std::uint64_t>& file, nb::object spans) {
             std::vector<fl::ColumnSource> source;
@@ -399,17 +394,8 @@ void bind_engine(nb::module_& m) {
             e.engine.forget(ticket);
         }, "ticket"_a)
         .def("reads", [](const BoundEngine& e) {
-            nb::dict told;
             const auto* reads = e.engine.reads();
-            if (!reads) return told;
-            const auto& counts = reads->counts();
-            told["reads"] = counts.reads.load();
-            told["read_bytes"] = counts.bytes.load();
-            told["payload_bytes"] = counts.asked.load();
-            told["batches_in_memory"] = counts.mapped.load();
-            told["given_up"] = counts.given_up.load();
-            told["waiting"] = seconds(counts.waiting);
-            return told;
+            return reads ? told(reads->counts()) : nb::dict();
         }, nb::sig("def reads(self) -> dict[str, Any]"))
         .def("take_reads", [](BoundEngine& e, std::size_t most, int milliseconds) {
             std::vector<fl::RemoteReads::Wanted> wanted;

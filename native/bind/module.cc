@@ -36,6 +36,7 @@ NB_MODULE(_native, m) {
     bind::bind_sound(m);
     bind::bind_engine(m);
     bind::bind_reads(m);
+    bind::bind_planned(m);
     bind::bind_orders(m);
     bind::bind_placement(m);
     bind::bind_resize(m);

@@ -108,6 +108,8 @@ void bind_tables(nb::module_& m) {
              "file"_a, "offset"_a, "size"_a, "row_size"_a, "block_size"_a, "crcs_offset"_a,
              nb::sig("def __init__(self, file: Buffer, offset: int, size: int, row_size: int, block_size: int, "
                      "crcs_offset: int) -> None"))
+        .def("read_from", [](BoundTable& t, int descriptor, std::uint64_t offset) { t.table.read_from(descriptor, offset); },
+             "descriptor"_a, "offset"_a)
         .def_prop_ro("rows", [](const BoundTable& t) { return t.table.rows(); })
         .def_prop_ro("blocks", [](const BoundTable& t) { return t.table.blocks(); })
         .def("row", [](const BoundTable& t, std::uint64_t row, std::uint64_t count) {

@@ -108,10 +108,10 @@ std::uint64_t ThreadTime::sum() const {
 }
 
 Engine::Engine(std::vector<ColumnPlan> columns, std::size_t threads, std::size_t slots, std::size_t threads_a_batch,
-               ReadOptions reads)
+               ReadOptions reads, std::shared_ptr<Pinning> pinning)
     : columns_(std::move(columns)),
       times_(std::make_unique<ColumnTimes[]>(columns_.size())),
-      ring_(std::make_shared<Ring>(columns_.size(), slots)),
+      ring_(std::make_shared<Ring>(columns_.size(), slots, std::move(pinning))),
       process_(getpid()),
       threads_a_batch_(threads_a_batch),
       sources_(std::make_shared<const SourceList>()),

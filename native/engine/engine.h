@@ -107,7 +107,7 @@ class Engine {
 public:
     // No more than `threads_a_batch` threads work on one batch at a time; 0 sets no limit.
     Engine(std::vector<ColumnPlan> columns, std::size_t threads, std::size_t slots, std::size_t threads_a_batch = 0,
-           ReadOptions reads = {});
+           ReadOptions reads = {}, std::shared_ptr<Pinning> pinning = nullptr);
     ~Engine();
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;

@@ -329,6 +329,17 @@ void ReadAhead::hurry(Loan& loan) {
     run(todo);
 }
 
+void ReadAhead::hand_over(Loan& loan) {
+    Todo todo;
+    {
+        std::lock_guard lock(mutex_);
+        if (!std::exchange(loan.urgent_, false) || !loan.served_) return;
+        --running_;
+        if (!waiting_.empty()) serve(todo);
+    }
+    run(todo);
+}
+
 // Gives memory to those who wait for it: first to the urgent, then in order. Who can't hope for any goes without.
 void ReadAhead::serve(Todo& todo) {
     for (const bool urgent : {true, false}) {

@@ -117,6 +117,8 @@ public:
 
     // Somebody waits for this batch: from now on it depends on none that ends only when it is consumed.
     void hurry(Loan& loan);
+    // Whoever has the bytes may keep them for as long as they like: nobody counts on having their memory back.
+    void hand_over(Loan& loan);
 
     // Ends the threads and frees the memory; both come back when something is asked for. Waits for loans to be gone.
     void stop();

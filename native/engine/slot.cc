@@ -1,6 +1,7 @@
 #include "slot.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <new>
 
@@ -9,8 +10,33 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHuge = 2 << 20;
+constexpr unsigned kPortable = 1;  // cudaHostRegisterPortable: pinned for every GPU
 
 }  // namespace
+
+Pinning::Pinning(Pin pin, Unpin unpin) : pin_(pin), unpin_(unpin), process_(getpid()) {}
+
+bool Pinning::pin(void* memory, std::size_t size) {
+    // A forked child has no use of its parent's GPU.
+    if (process_ != getpid() || pin_(memory, size, kPortable) != 0) {
+        ++refused;
+        return false;
+    }
+    pinned += size;
+    return true;
+}
+
+void Pinning::unpin(void* memory) {
+    if (process_ == getpid()) unpin_(memory);
+}
+
+void AlignedBytes::Free::operator()(void* memory) const {
+    if (pinning) {
+        pinning->unpin(memory);
+        pinning->pinned -= size;
+    }
+    std::free(memory);
+}
 
 std::size_t AlignedBytes::rounded(std::size_t size) { return (size + kPage - 1) / kPage * kPage; }
 
@@ -24,8 +50,10 @@ std::uint8_t* AlignedBytes::reserve(std::size_t size) {
         capacity_ = 0;
         void* memory = nullptr;
         if (posix_memalign(&memory, huge ? kHuge : kPage, bytes)) throw std::bad_alloc();
-        data_.reset(static_cast<std::uint8_t*>(memory));
-        if (huge) madvise(data_.get(), bytes / kHuge * kHuge, MADV_HUGEPAGE);
+        if (huge) madvise(memory, bytes / kHuge * kHuge, MADV_HUGEPAGE);
+        const bool pinned = pinning_ && pinning_->pin(memory, bytes);
+        data_ = std::unique_ptr<std::uint8_t[], Free>(static_cast<std::uint8_t*>(memory),
+                                                      Free(pinned ? pinning_ : nullptr, bytes));
         capacity_ = bytes;
     }
     return data_.get();
@@ -51,6 +79,10 @@ std::shared_ptr<Slot> Ring::acquire(const std::shared_ptr<Ring>& ring) {
     if (!slot) {
         slot = std::make_unique<Slot>();
         slot->columns.resize(ring->columns_);
+        for (auto& column : slot->columns) {
+            column.data.use(ring->pinning_);
+            column.metadata.use(ring->pinning_);
+        }
     }
     // The ring lives as long as any slot is out: batches may outlive the loader that made them.
     return {slot.release(), [ring](Slot* back) { ring->give_back(std::unique_ptr<Slot>(back)); }};

@@ -1,12 +1,23 @@
 #include "table.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cerrno>
+#include <cstring>
 
 #include "crc32c.h"
 #include "guard.h"
 
 namespace fl {
+namespace {
+
+constexpr std::uint32_t kLargestRead = 16 << 10;  // a block that is read lies on the stack
+
+}  // namespace
 
 Table::Table(Bytes rows, std::uint32_t row_size, std::uint32_t block_size, Bytes crcs)
     : data_(rows), crcs_(crcs), row_size_(row_size), block_size_(block_size) {
@@ -16,22 +27,60 @@ Table::Table(Bytes rows, std::uint32_t row_size, std::uint32_t block_size, Bytes
     block_shift_ = std::has_single_bit(block_size) ? std::countr_zero(block_size) : -1;
     blocks_ = rows.size() / block_size + (rows.size() % block_size != 0);
     if (crcs.size() != blocks_ * 4) throw Failure("format", "a table's checksums do not match its size");
-    seen_ = std::make_unique<std::atomic<std::uint8_t>[]>(blocks_);
+    seen_ = std::make_unique<std::atomic<std::uint64_t>[]>(blocks_ / 64 + 1);
+}
+
+void Table::read_from(int descriptor, std::uint64_t offset) {
+    if (block_size_ > kLargestRead || block_size_ % row_size_) return;
+    const int mine = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+    if (mine < 0) return;
+    file_ = std::shared_ptr<const int>(new int(mine), [](const int* fd) {
+        ::close(*fd);
+        delete fd;
+    });
+    file_offset_ = offset;
+}
+
+std::uint32_t Table::stored_crc(std::size_t block) const {
+    std::uint32_t stored = 0;
+    guarded([&] { stored = load<std::uint32_t>(crcs_.data() + block * 4); });
+    return stored;
 }
 
 bool Table::check_block(std::size_t block, std::uint32_t& stored, std::uint32_t& computed) const {
     const auto begin = block * block_size_;
     const auto length = std::min<std::size_t>(block_size_, data_.size() - begin);
-    guarded([&] { stored = load<std::uint32_t>(crcs_.data() + block * 4); });
+    stored = stored_crc(block);
     guarded([&] { computed = crc32c(data_.subspan(begin, length)); });
     return stored == computed;
 }
 
 void Table::check_now(std::size_t block) const {
     std::uint32_t stored = 0, computed = 0;
-    if (!check_block(block, stored, computed))
+    check_block(block, stored, computed);
+    see(block, stored, computed);
+}
+
+void Table::see(std::size_t block, std::uint32_t stored, std::uint32_t computed) const {
+    if (stored != computed)
         throw Failure("table", "block " + std::to_string(block) + " is damaged", stored, computed);
-    seen_[block].store(1, std::memory_order_relaxed);
+    seen_[block / 64].fetch_or(std::uint64_t{1} << (block % 64), std::memory_order_relaxed);
+}
+
+void Table::read(std::uint64_t row, std::size_t width, std::uint8_t* out) const {
+    alignas(64) std::array<std::uint8_t, kLargestRead> bytes;
+    const auto block = block_of(row * row_size_);
+    const auto begin = block * block_size_;
+    const auto length = std::min<std::size_t>(block_size_, data_.size() - begin);
+    for (std::size_t got = 0; got < length;) {
+        const auto some = pread(*file_, bytes.data() + got, length - got, static_cast<off_t>(file_offset_ + begin + got));
+        if (some < 0 && errno == EINTR) continue;
+        if (some < 0) throw Failure("io", std::strerror(errno));
+        if (some == 0) throw Failure("io", "the file became shorter while it was read");
+        got += static_cast<std::size_t>(some);
+    }
+    see(block, stored_crc(block), crc32c(Bytes(bytes.data(), length)));
+    std::memcpy(out, bytes.data() + (row * row_size_ - begin), std::min<std::size_t>(width, row_size_));
 }
 
 Bytes Table::at(std::uint64_t first, std::uint64_t count) const {
@@ -63,7 +112,9 @@ void copy_rows(const std::uint8_t* const* rows, std::size_t count, std::size_t w
     guarded([&] {
         for (std::size_t i = 0; i < count; ++i) {
             std::uint8_t* const to = out + i * width;
-            if (!rows[i])
+            if (rows[i] == to)
+                continue;
+            else if (!rows[i])
                 std::memset(to, 0, width);
             else if (width == 8)
                 std::memcpy(to, rows[i], 8);

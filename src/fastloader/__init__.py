@@ -62,6 +62,7 @@ from fastloader.fields import (
     register_type,
 )
 from fastloader.loader import DataLoader, Pad, ThreadingOptions
+from fastloader.lua import LuaError, LuaLoader
 from fastloader.packing import pack
 from fastloader.reader import DatasetReader
 from fastloader.samplers import EpochDigest, StateError
@@ -77,11 +78,11 @@ __all__ = [
     "ChecksumError", "DataLoader", "Dataset", "DatasetIterator", "DatasetReader", "DatasetWriter", "DecodeError",
     "Decoder", "DictField", "ElementError", "Elements", "EmbeddingField", "Encoded", "EncodedAudio", "EncodedColumn",
     "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField",
-    "JSONField", "KeyNotFoundError", "KeypointsField", "ListField", "MapDataset", "MaskField", "MissingExtraError",
-    "MissingLibraryError", "NDArrayField", "NotFoundError", "OperationError", "OpticalFlowField", "PNGImageField",
-    "Packed", "PackedTextField", "Pad", "PayloadBatch", "RawImageField", "RowDecoder", "RowFunction", "SampleError",
-    "ShapeError", "SpectrogramField", "StateError", "StoreError", "TextField", "ThreadingOptions", "TokenStream",
-    "TokenStreamWriter", "TokenizedTextField", "TokenizerError", "TypeId", "UnknownTypeError", "Video",
+    "JSONField", "KeyNotFoundError", "KeypointsField", "ListField", "LuaError", "LuaLoader", "MapDataset", "MaskField",
+    "MissingExtraError", "MissingLibraryError", "NDArrayField", "NotFoundError", "OperationError", "OpticalFlowField",
+    "PNGImageField", "Packed", "PackedTextField", "Pad", "PayloadBatch", "RawImageField", "RowDecoder", "RowFunction",
+    "SampleError", "ShapeError", "SpectrogramField", "StateError", "StoreError", "TextField", "ThreadingOptions",
+    "TokenStream", "TokenStreamWriter", "TokenizedTextField", "TokenizerError", "TypeId", "UnknownTypeError", "Video",
     "VideoCompressedField", "VideoFramesField", "WebPImageField", "concatenate", "decode_image", "open", "ops", "pack",
     "register_type", "verify",
 ]  # fmt: skip

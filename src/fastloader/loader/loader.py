@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastloader import kernels
 from fastloader.errors import DecodeError, FastLoaderError
 from fastloader.loader.columns import Column
 from fastloader.loader.memory import memory_lines
@@ -68,6 +69,9 @@ class DataLoader:
       memory that runs short makes it less. ``stats()["tuning"]`` says what was chosen.
     - ``threading``: a ``ThreadingOptions``.
     """
+
+    pinning: kernels.Pinning | None = None
+    """Has the memory of batches pinned, for those who copy it to a GPU; to be set before the first pass."""
 
     def __init__(
         self,
@@ -225,7 +229,7 @@ class DataLoader:
             self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_runner": None, "_pipelines": {}}
+        return {**self.__dict__, "_runner": None, "_pipelines": {}, "pinning": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -278,7 +282,7 @@ class DataLoader:
                 dataset, columns, threads, ahead, options.on_error, reading=reading, memory_limit=limit,
                 helping=not options.threading.private_threadpool_size,
                 threads_a_batch=options.threading.max_intra_op_parallelism or 0,
-                tuner=Tuner(Limits(threads, ahead, room)) if options.auto_tune else None,
+                tuner=Tuner(Limits(threads, ahead, room)) if options.auto_tune else None, pinning=self.pinning,
             )  # fmt: skip
         return self._runner
 

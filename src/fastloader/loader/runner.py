@@ -65,6 +65,7 @@ class Runner:
         helping: bool = True,
         threads_a_batch: int = 0,
         tuner: Tuner | None = None,
+        pinning: kernels.Pinning | None = None,
     ) -> None:
         self._process = os.getpid()
         self.counters = Counters(len(columns))
@@ -86,7 +87,7 @@ class Runner:
         self._helping = helping  # the consumer works along while it waits
         plans = [column.engine_plan() for column in columns]
         self._engine = kernels.Engine(
-            plans, threads, depth + SPARE_SLOTS, threads_a_batch, self._reading.engine_options()
+            plans, threads, depth + SPARE_SLOTS, threads_a_batch, self._reading.engine_options(), pinning
         )
         self._fetcher: Fetcher | None = None
         if self._reading.mode == "remote":

@@ -48,6 +48,7 @@ class MappedFile:
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not make us wait
         except FileNotFoundError:
@@ -68,6 +69,20 @@ class MappedFile:
 
     def ensure(self, ranges: Iterable[tuple[int, int]]) -> None:
         """All bytes are there as soon as they are touched."""
+
+    @contextlib.contextmanager
+    def reopened(self) -> Iterator[int | None]:
+        """A descriptor of this file, or ``None`` where its name now means another or no descriptor is left."""
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            yield None
+            return
+        try:
+            status = os.fstat(fd)
+            yield fd if (status.st_dev, status.st_ino) == self.inode else None
+        finally:
+            os.close(fd)
 
 
 def map_file(fd: int, size: int) -> memoryview:

@@ -54,7 +54,7 @@ def s3_server(folder: Path, ready_within: float = 60) -> Iterator[S3Server]:
     command = [
         str(weed if weed.exists() else shutil.which("weed")), "server", f"-dir={folder / 'data'}", "-ip=127.0.0.1",
         "-ip.bind=127.0.0.1", "-s3", "-s3.port.iceberg=0", "-s3.port.lance=0",
-        f"-s3.config={config}", "-volume.max=50", "-master.volumeSizeLimitMB=512",
+        f"-s3.config={config}", "-volume.max=500", "-master.volumeSizeLimitMB=512",
     ]  # fmt: skip
     for name, (port, grpc) in ports.items():
         command += [f"-{name}.port={port}", f"-{name}.port.grpc={grpc}"]

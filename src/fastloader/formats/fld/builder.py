@@ -32,6 +32,7 @@ from fastloader.formats.fld.layout import (
     Header,
     Kind,
     block_size_of,
+    table_alignment,
 )
 from fastloader.formats.fld.spill import Spill, SpillFile
 from fastloader.formats.fld.staging import PIECE, Staging
@@ -310,8 +311,8 @@ class FldBuilder:
             table.add(chunk)
         table.end()
 
-    def _align(self) -> int:
-        self._append(b"\0" * (-self._at % TABLE_ALIGNMENT))
+    def _align(self, to: int = TABLE_ALIGNMENT) -> int:
+        self._append(b"\0" * (-self._at % to))
         return self._at
 
     def _append(self, data: bytes) -> None:
@@ -335,7 +336,7 @@ class TableUnderWay:
         self._builder = builder
         self._kind, self._field, self._row_size = kind, field, row_size
         self._block_size = block_size_of(builder.num_samples)
-        self._offset = builder._align()
+        self._offset = builder._align(table_alignment(builder.num_samples))
         self._crcs = bytearray()
         self._rest = b""
 

@@ -42,6 +42,10 @@ WHOLE = 1 << 20
 TABLES_LEAST, TABLES_ROW = 16 << 10, 32
 """Bytes of an object's tables: what there is in any case, and for each sample by field."""
 
+FAR_TABLE = 64 << 20
+"""Bytes of a table from which on a block is read when it is first needed: samples in random order hardly share a page
+of so large a table, and having a page mapped costs more than reading a block."""
+
 _KNOWN_KINDS = frozenset(Kind)
 
 
@@ -231,6 +235,10 @@ class FldFile:
             table = kernels.Table(
                 self.bytes, entry.offset, entry.size, entry.row_size, entry.block_size, entry.crcs_offset
             )
+            if isinstance(self._opened, MappedFile) and entry.size >= FAR_TABLE:
+                with self._opened.reopened() as descriptor:
+                    if descriptor is not None:
+                        table.read_from(descriptor, entry.offset)
             self._tables[kind, field] = table
         if self.remote is not None:
             self.remote.ensure(_parts(self.directory[kind, field], rows))

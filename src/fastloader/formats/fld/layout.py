@@ -157,6 +157,15 @@ class Descriptor:
         return bool(self.flags & FieldFlags.PAYLOAD)
 
 
+def table_alignment(num_samples: int) -> int:
+    """At what multiples tables begin, in a file of so many samples: those of many, so that no block lies on two pages.
+
+    >>> table_alignment(1000), table_alignment(10**6)
+    (64, 4096)
+    """
+    return TABLE_ALIGNMENT if num_samples <= _FEW_SAMPLES else 4096
+
+
 def block_size_of(num_samples: int) -> int:
     """Bytes of a table that share one CRC32C, in a file of so many samples.
 

@@ -1,0 +1,109 @@
+"""What takes a GPU to show of TorchLoader: its batches are the CPU's, the slots are pinned, nothing waits.
+
+``python bench/gpu/check.py`` on a machine with CUDA; it raises where something does not hold.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import fastloader as fl
+from fastloader import ops
+from fastloader.torch import TorchLoader
+
+PIPELINE = [ops.RandomResizedCrop(32), ops.HorizontalFlip()]
+TAIL = [ops.Normalize((120.0, 110.0, 100.0), (58.0, 57.0, 56.0)), ops.Cast("bfloat16"), ops.Layout("CHW")]
+
+
+def write(path: Path, samples: int = 200) -> None:
+    """Noise and numbers."""
+    rng = np.random.default_rng(0)
+    with fl.DatasetWriter(
+        path, {"image": fl.JPEGImageField(), "n": fl.IntField(), "x": fl.NDArrayField("float32", (300,))}
+    ) as writer:
+        for i in range(samples):
+            writer.write_sample(
+                {"image": rng.integers(0, 256, (50, 60, 3), np.uint8), "n": i, "x": np.full(300, i, "f4")}
+            )
+
+
+def main() -> None:
+    """Every promise."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.fld"
+        write(path)
+        options = {"pipelines": {"image": PIPELINE + TAIL}, "seed": 1, "num_workers": 4}
+        for channels_last in (False, True):
+            cpu = list(TorchLoader(path, 16, channels_last=channels_last, **options))
+            for finish in (True, False):
+                gpu = TorchLoader(path, 16, device="cuda", channels_last=channels_last, finish_on_gpu=finish, **options)
+                for _ in range(3):
+                    gpu.set_epoch(0)
+                    for ours, theirs in zip(gpu, cpu, strict=True):
+                        assert ours["image"].is_cuda
+                        assert ours["image"].dtype == theirs["image"].dtype == torch.bfloat16
+                        assert torch.equal(ours["n"].cpu(), theirs["n"])
+                        assert torch.equal(ours["x"].cpu(), theirs["x"])
+                        assert torch.allclose(
+                            ours["image"].cpu().float(), theirs["image"].float(), rtol=0.01, atol=0.02
+                        )
+                        form = torch.channels_last if channels_last else torch.contiguous_format
+                        assert ours["image"].is_contiguous(memory_format=form)
+                pins = gpu.loader.pinning
+                assert pins is not None
+                assert pins.pinned > 0, "nothing was pinned"
+                assert pins.refused == 0
+                gpu.close()
+        # A batch in a slot is pinned, and goes back to the ring when its copy is over.
+        loader = TorchLoader(path, 16, device="cuda", **options)
+        host = next(iter(loader.loader))
+        assert torch.from_numpy(host["x"]).is_pinned()
+        del host
+        for _ in range(5):
+            for _batch in loader:
+                pass
+        made = loader.loader.stats()["slots"]
+        assert made < 20, f"{made} slots"
+        # States are behind what was given, whatever is under way.
+        loader.set_epoch(0)
+        whole = [batch["n"].tolist() for batch in loader]
+        for step in range(len(whole)):
+            running = TorchLoader(path, 16, device="cuda", ahead=3, **options)
+            batches = iter(running)
+            for _ in range(step):
+                next(batches)
+            state = json.loads(json.dumps(running.state_dict()))
+            rest = TorchLoader(path, 16, device="cuda", **options)
+            rest.load_state_dict(state)
+            assert [batch["n"].tolist() for batch in rest] == whole[step:]
+        # Nothing in the consumer's thread waits for the GPU.
+        torch.cuda.set_sync_debug_mode("error")
+        loader.set_epoch(0)
+        for batch in loader:
+            batch["image"].float().mean()
+        torch.cuda.set_sync_debug_mode("default")
+        # Two loaders in one process.
+        both = zip(
+            TorchLoader(path, 16, device="cuda", **options),
+            TorchLoader(path, 8, device="cuda", **options),
+            strict=False,
+        )
+        for one, other in both:
+            assert one["n"].is_cuda
+            assert other["n"].is_cuda
+        # Used on another stream at once: the values are there.
+        side = torch.cuda.Stream()
+        for batch, theirs in zip(TorchLoader(path, 16, device="cuda", **options), cpu, strict=True):
+            with torch.cuda.stream(side):
+                side.wait_stream(torch.cuda.current_stream())
+                assert torch.equal(batch["n"].cpu(), theirs["n"])
+    print("all holds on", torch.cuda.get_device_name())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""``TorchLoader``: the engine's batches as tensors, on the CPU or copied to a GPU ahead of the step that needs them."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from fastloader.dataset import open_dataset
+from fastloader.loader import DataLoader
+from fastloader.samplers.checks import whole
+from fastloader.torch.finishing import Finish, split
+from fastloader.torch.library import torch
+from fastloader.torch.tensors import to_tensors
+
+AHEAD = 2
+
+
+class TorchLoader:
+    """Batches as dictionaries of tensors, by ``fastloader.DataLoader``, whose options it takes.
+
+    On the CPU tensors share the memory of the engine's batches: nothing is copied. With ``device="cuda"`` the engine's
+    memory is pinned when it is made, and ``ahead`` batches are copied to the GPU on a stream of its own. What
+    ``next()`` gives is there when the work behind it on the current stream is reached; nothing waits for the GPU.
+
+    - ``channels_last``: images come N x C x H x W in that memory format, which costs nothing for pipelines that leave
+      them H x W x C.
+    - ``finish_on_gpu``: ``ops.Normalize``, ``ops.Cast`` and ``ops.Layout`` at the end of a pipeline are done on the
+      GPU, behind the copy of a byte a value. True by default with a GPU; on the CPU there is no such thing.
+
+    ``state_dict`` is behind the batch that was given last, whatever is under way, as torchdata's StatefulDataLoader has
+    it. ``loader`` is the ``DataLoader`` beneath: its ``stats()``, ``explain()`` and ``digest()``.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        batch_size: int = 32,
+        *,
+        device: str | int | torch.device | None = None,
+        channels_last: bool = False,
+        finish_on_gpu: bool | Literal["auto"] = "auto",
+        ahead: int = AHEAD,
+        **options: Any,
+    ) -> None:
+        self.device = torch.device("cpu" if device is None else device)
+        if self.device.type not in ("cpu", "cuda"):
+            raise ValueError(f"device={device!r}: 'cpu' or 'cuda'")
+        on_gpu = self.device.type == "cuda"
+        if on_gpu and not torch.cuda.is_available():
+            raise ValueError(f"device={device!r}: this torch finds no GPU; torch.cuda.is_available() is False")
+        if finish_on_gpu not in (True, False, "auto"):
+            raise ValueError(f"finish_on_gpu={finish_on_gpu!r}: True, False or 'auto'")
+        if finish_on_gpu is True and not on_gpu:
+            raise ValueError("finish_on_gpu=True without device='cuda'")
+        self._channels_last = channels_last
+        self._ahead = whole("ahead", ahead, 1)
+        reader = open_dataset(source) if isinstance(source, str | os.PathLike) else source
+        self._finishes: dict[str, Finish] = {}
+        if on_gpu and finish_on_gpu and options.get("pipelines"):
+            options["pipelines"], self._finishes = split(options["pipelines"])
+        self.loader = DataLoader(reader, batch_size, **options)
+        if on_gpu:
+            from fastloader.torch.cuda import pinning
+
+            self.loader.pinning = pinning()
+        self._state: dict[str, Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        batches = iter(self.loader)  # what is next is decided now, as for any loader
+        self._state = None
+        return self._on_gpu(batches) if self.device.type == "cuda" else self._on_cpu(batches)
+
+    def _on_cpu(self, batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            yield self._finished(to_tensors(batch))
+
+    def _on_gpu(self, batches: Iterator[Any]) -> Iterator[Any]:
+        from fastloader.torch.cuda import Copies
+
+        copies = Copies(self.device)
+        waiting: deque[tuple[Any, Any, dict[str, Any]]] = deque()
+        try:
+            for batch in batches:
+                waiting.append((*copies.begin(to_tensors(batch), self._finished), self.loader.state_dict()))
+                del batch
+                if len(waiting) > self._ahead:
+                    yield self._given(copies, waiting)
+            while waiting:
+                yield self._given(copies, waiting)
+        finally:
+            copies.end()
+
+    def _given(self, copies: Any, waiting: deque[tuple[Any, Any, dict[str, Any]]]) -> Any:
+        batch, ready, self._state = waiting.popleft()
+        return copies.give(batch, ready)
+
+    def _finished(self, batch: Any) -> Any:
+        """What is done behind the engine, on the device."""
+        if not isinstance(batch, dict):
+            return batch
+        for name, finish in self._finishes.items():
+            batch[name] = finish(batch[name], self._channels_last)
+        if self._channels_last:
+            for name in self.loader.options.pipelines:
+                if name not in self._finishes and name in batch:
+                    batch[name] = _channels_last(batch[name])
+        return batch
+
+    def set_epoch(self, epoch: int) -> None:
+        """The number of the next pass."""
+        self.loader.set_epoch(epoch)
+        self._state = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the consumer is: behind the batch it was given last."""
+        return self.loader.state_dict() if self._state is None else dict(self._state)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved state with the next pass."""
+        self.loader.load_state_dict(state)
+        self._state = None
+
+    def close(self) -> None:
+        """End the threads. Batches already given stay valid."""
+        self.loader.close()
+
+    def __enter__(self) -> TorchLoader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _channels_last(images: Any) -> Any:
+    """N x H x W x C, or N x C x H x W, as N x C x H x W with the channels last in memory."""
+    if not isinstance(images, torch.Tensor) or images.ndim != 4:
+        return images
+    if images.shape[-1] in (1, 3, 4):
+        return images.permute(0, 3, 1, 2)
+    return images.contiguous(memory_format=torch.channels_last)
