@@ -1,4 +1,4 @@
-"""obstore alone: objects, or ranges of one sample each. What comes is counted and dropped."""
+"""obstore alone: objects, or ranges of a sample's size. What comes is counted and dropped."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ store = S3Store(task["bucket"], endpoint=task["endpoint"], client_options={"allo
 async def fetch() -> int:
     """All of it, so many requests at a time; four times as many of small ones."""
     places = asyncio.Semaphore(IN_FLIGHT if what == "plain" else 4 * IN_FLIGHT)
-    objects = task["small" if what == "small" else "plain"]
-    step = task["sample"] if what == "samples" else None
-    wanted = [(key, at, step or size) for key, size in objects for at in range(0, size, step or size)]
+    if what == "samples":
+        wanted = [(key, at, task["sample"]) for key, at in task["ranges"]]
+    else:
+        wanted = [(key, 0, size) for key, size in task[what]]
     random.Random(0).shuffle(wanted)
 
     async def one(key: str, begin: int, size: int) -> int:
