@@ -51,7 +51,7 @@ def told(task: Task) -> Iterator[str]:
 
 
 def put_shards(s3: S3Server, task: Task, folder: Path) -> None:
-    """``.fld`` shards in the bucket and on the disk; ``ranges`` of the task are as large as a sample, in these objects."""
+    """``.fld`` shards in the bucket and on the disk; ``ranges`` of the task are of a sample's size, in these."""
     url = f"s3://{BUCKET}/fld"
     for path, options in ((url, s3.storage_options()), (str(folder / "fld"), None)):
         fields = {"data": fl.NDArrayField(np.uint8, (SAMPLE,))}

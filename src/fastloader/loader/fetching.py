@@ -74,7 +74,7 @@ class Fetcher:
 
     PERIOD = 0.25
 
-    def __init__(self, engine: kernels.Engine, *, adapt: bool) -> None:
+    def __init__(self, engine: kernels.Engine | kernels.PlannedReads, *, adapt: bool) -> None:
         self._process = os.getpid()
         self._engine = engine
         self._files: dict[int, RemoteFile] = {}
