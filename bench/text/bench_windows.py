@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from common import Result, interleave
+from common import Result, interleave_counting
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 import fastloader as fl
 
 SEQ, BATCH, STEPS = 2048, 64, 750
+LITDATA_STEPS = 64
 TOKENS = SEQ * BATCH * STEPS
 
 
@@ -36,34 +36,41 @@ def write(folder: Path) -> None:
             writer.write(part)
 
 
-def litdata(folder: Path) -> Callable[[], float] | None:
-    """An epoch of LitData's TokensLoader in batches, one process."""
+def litdata(folder: Path) -> dict[str, Callable[[], float]]:
+    """An epoch of LitData's TokensLoader in batches, without workers and with two that stay."""
     if importlib.util.find_spec("litdata") is None or importlib.util.find_spec("torch") is None:
-        return None
+        return {}
     import litdata
     import torch
 
     os.environ["DATA_OPTIMIZER_CACHE_FOLDER"] = str(folder / "cache")
-    tokens = np.fromfile(folder / "train.bin", np.uint16)[: SEQ * BATCH * 64]
+    tokens = np.fromfile(folder / "train.bin", np.uint16)[: SEQ * BATCH * LITDATA_STEPS]
 
     def pieces(index: int) -> torch.Tensor:
         return torch.from_numpy(tokens[index * SEQ * BATCH : (index + 1) * SEQ * BATCH].astype(np.int32))
 
     litdata.optimize(
-        pieces, list(range(64)), str(folder / "litdata"), chunk_size=SEQ * 1024, num_workers=1,
+        pieces, list(range(LITDATA_STEPS)), str(folder / "litdata"), chunk_size=SEQ * 1024, num_workers=1,
         item_loader=litdata.TokensLoader(), start_method="fork", verbose=False,
     )  # fmt: skip
 
-    def epoch() -> float:
+    def epochs(workers: int) -> Callable[[], float]:
         dataset = litdata.StreamingDataset(
             str(folder / "litdata"), item_loader=litdata.TokensLoader(block_size=SEQ), shuffle=True
         )
-        loader = litdata.StreamingDataLoader(dataset, batch_size=BATCH, num_workers=0)
-        began = time.perf_counter()
-        steps = sum(1 for _ in loader)
-        return (time.perf_counter() - began) * STEPS / max(1, steps)
+        loader = litdata.StreamingDataLoader(
+            dataset, batch_size=BATCH, num_workers=workers, persistent_workers=workers > 0
+        )
 
-    return epoch
+        def epoch() -> float:
+            began = time.perf_counter()
+            steps = sum(1 for _ in loader)
+            assert abs(steps - LITDATA_STEPS) <= 2
+            return (time.perf_counter() - began) * STEPS / steps
+
+        return epoch
+
+    return {"litdata": epochs(0), "litdata_workers": epochs(2)}
 
 
 def main() -> list[Result]:
@@ -106,18 +113,6 @@ def main() -> list[Result]:
 
             return epoch
 
-        other = litdata(folder)
-        used: dict[str, list[float]] = {}
-
-        def counted(name: str, action: Callable[[], object]) -> Callable[[], object]:
-            def run() -> object:
-                began = time.process_time()
-                own = action()
-                used.setdefault(name, []).append(time.process_time() - began)
-                return own
-
-            return run
-
         actions: dict[str, Callable[[], object]] = dict(
             stacked=lambda: draw(stacked),
             memmap=lambda: draw(windows.__getitem__),
@@ -127,16 +122,16 @@ def main() -> list[Result]:
             two=load("train.bin", 2),
             own=load("train.fld", 1),
             cut=load("train.bin", 1, "sequential"),
-            **({} if other is None else {"litdata": other}),
+            **litdata(folder),
         )
-        times = interleave(10, **{name: counted(name, action) for name, action in actions.items()})
-    cpu = {name: statistics.median(values[1:]) for name, values in used.items()}
+        times, cpu = interleave_counting(10, **actions)
     rate = {name: TOKENS / seconds / 1e9 for name, seconds in times.items()}
 
     def result(name: str, what: str, other: str, against: str, goal: str = "<= 1") -> Result:
         details = f"billion tokens a second: {rate[other]:.2f}, here {rate[name]:.2f}"
-        if other != "litdata":  # which makes fewer windows
-            details += f"; CPU time {cpu[name] / cpu[other]:.2f}"
+        if not other.endswith("workers"):  # whose processes are not counted
+            share = STEPS / LITDATA_STEPS if other == "litdata" else 1  # it makes fewer windows
+            details += f"; CPU time {cpu[name] / (cpu[other] * share):.2f}"
         return Result(f"token windows, {what}", against, times[name] / times[other], goal, details)
 
     view = "numpy memmap: a view of all windows, indexed"
@@ -152,4 +147,5 @@ def main() -> list[Result]:
     ]
     if "litdata" in times:
         found.append(result("one", "raw file, one worker", "litdata", "LitData's TokensLoader, no workers"))
+        found.append(result("two", "raw file, two workers", "litdata_workers", "LitData's TokensLoader, two workers"))
     return found

@@ -1,5 +1,6 @@
 // Sounds: decoding, spectrograms, tokens, other rates, and the programs of their pipelines.
 #include "bound_sound.h"
+#include "flac_seek.h"
 
 namespace bind {
 
@@ -66,6 +67,14 @@ void bind_sound(nb::module_& m) {
         }
         return std::tuple(info.frames, info.sample_rate, info.channels, info.format);
     }, "data"_a, nb::sig("def sound_info(data: Buffer) -> tuple[int, int, int, int]"));
+
+    using Start = std::tuple<std::size_t, std::size_t, std::uint64_t>;
+    m.def("flac_start", [](nb::object data, std::uint64_t sample) -> std::optional<Start> {
+        Buffer file(data);
+        const auto found = fl::flac_start(file.bytes(), sample);
+        if (!found) return {};
+        return Start{found->head, found->at, found->sample};
+    }, "data"_a, "sample"_a, nb::sig("def flac_start(data: Buffer, sample: int) -> tuple[int, int, int] | None"));
 
     m.def("sound_decode", [](nb::object data, const std::tuple<std::uint64_t, std::uint32_t, std::uint32_t>& info,
                              std::uint64_t begin, std::uint64_t end) {

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <string>
 
+#include "flac_seek.h"
+
 namespace fl {
 namespace {
 
@@ -33,11 +35,15 @@ struct Functions {
 Functions g_functions;
 std::atomic<bool> g_set{false};
 
+// A file of one piece, or of its head and a later part.
 struct Memory {
-    Bytes bytes;
+    Bytes head, rest;
     std::int64_t at = 0;
 };
-std::int64_t memory_length(void* user) { return static_cast<std::int64_t>(static_cast<Memory*>(user)->bytes.size()); }
+std::int64_t memory_length(void* user) {
+    const auto& memory = *static_cast<Memory*>(user);
+    return static_cast<std::int64_t>(memory.head.size() + memory.rest.size());
+}
 std::int64_t memory_tell(void* user) { return static_cast<Memory*>(user)->at; }
 std::int64_t memory_write(const void*, std::int64_t, void*) { return 0; }
 std::int64_t memory_seek(std::int64_t offset, int from, void* user) {
@@ -51,14 +57,20 @@ std::int64_t memory_read(void* out, std::int64_t count, void* user) {
     auto& memory = *static_cast<Memory*>(user);
     const std::int64_t left = std::max<std::int64_t>(memory_length(user) - memory.at, 0);
     const std::int64_t size = std::clamp<std::int64_t>(count, 0, left);
-    if (size) std::memcpy(out, memory.bytes.data() + memory.at, static_cast<std::size_t>(size));
+    if (!size) return 0;
+    const auto from = static_cast<std::size_t>(memory.at), wanted = static_cast<std::size_t>(size);
+    const std::size_t border = memory.head.size();
+    const std::size_t before = from < border ? std::min(wanted, border - from) : 0;
+    if (before) std::memcpy(out, memory.head.data() + from, before);
+    if (wanted > before)
+        std::memcpy(static_cast<std::uint8_t*>(out) + before, memory.rest.data() + (from + before - border), wanted - before);
     memory.at += size;
     return size;
 }
 
 class File {
 public:
-    explicit File(Bytes bytes) : memory_{bytes, 0} {
+    explicit File(Bytes head, Bytes rest = {}) : memory_{head, rest, 0} {
         if (!g_set) throw Failure("missing", "the library that decodes sound was not loaded");
         file_ = g_functions.open(&io_, kReadMode, &info_, &memory_);
         if (!file_) throw Failure("decode", std::string("is no sound that can be decoded: ") + g_functions.describe(nullptr));
@@ -143,17 +155,18 @@ SoundInfo sound_info(Bytes file) { return File(file).info(); }
 void sound_decode(Bytes bytes, const SoundInfo& claimed, std::uint64_t begin, std::uint64_t end, std::vector<float>& out) {
     constexpr std::uint64_t kAtOnce = 1 << 16;
     out.clear();
-    File file(bytes);
+    const auto start = begin ? flac_start(bytes, begin) : std::nullopt;
+    File file(start ? bytes.first(start->head) : bytes, start ? bytes.subspan(start->at) : Bytes{});
     const auto info = file.info();
     if (info.frames != claimed.frames || info.sample_rate != claimed.sample_rate || info.channels != claimed.channels)
-        throw Failure("decode", "the file has " + std::to_string(info.frames) + " frames of " +
+        throw Failure("decode", "has " + std::to_string(info.frames) + " frames of " +
                                     std::to_string(info.channels) + " channels at " + std::to_string(info.sample_rate) +
                                     " Hz, not those stored here");
     if (begin > end || end > info.frames) throw Failure("argument", "the sound has " + std::to_string(info.frames) + " frames");
     std::uint64_t from = begin;
     if ((info.format & kSubtype) == kVorbis && begin) from = std::min(begin, last_page(bytes));
-    std::uint64_t at = from - std::min(from, lead(info.format, info.sample_rate));
-    if (at && !file.seek(at)) throw Failure("decode", "can't be decoded from frame " + std::to_string(at) + " on");
+    std::uint64_t at = start ? start->sample : from - std::min(from, lead(info.format, info.sample_rate));
+    if (at && !start && !file.seek(at)) throw Failure("decode", "can't be decoded from frame " + std::to_string(at) + " on");
     const std::size_t channels = info.channels;
     while (at < end) {
         const bool wanted = at >= begin;

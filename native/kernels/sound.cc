@@ -8,6 +8,8 @@
 namespace fl {
 namespace {
 
+constexpr std::uint8_t kSoundCodecs = 5;  // WAV, FLAC, Ogg Vorbis, Ogg Opus, MP3
+
 std::size_t item_of(SoundKind kind) { return kind == SoundKind::float32 ? 4 : 2; }
 
 // Numbers as floats, whatever they are stored as; under a guard, for they may lie in a mapping.
@@ -38,6 +40,8 @@ void Sound::begin(const SoundProgram& program, Bytes payload, const std::uint8_t
     rate_ = program.sample_rate;
     if (program.stored == SoundKind::file) {
         info_ = {end_, load<std::uint32_t>(metadata + 8), load<std::uint16_t>(metadata + 12), 0};
+        if (metadata[14] >= kSoundCodecs)
+            throw Failure("format", "a sound of codec " + std::to_string(metadata[14]) + ": none is known");
         if (info_.channels == 0 || info_.sample_rate == 0 || (program.channels && info_.channels != program.channels) ||
             (program.sample_rate && info_.sample_rate != program.sample_rate))
             throw Failure("format", "the metadata row does not fit the field's options");

@@ -13,6 +13,7 @@ from fastloader import kernels
 from fastloader.errors import SampleError
 from fastloader.fields.convert import whole
 from fastloader.fields.packed import Packed, check_length
+from fastloader.fields.text import utf8
 from fastloader.fields.tokenizers import as_tokenizer
 
 Strategy = Literal["greedy", "best_fit"]
@@ -97,6 +98,10 @@ def pack(
         if isinstance(document, str):
             if known is None:
                 raise SampleError("the document is text; give tokenizer=, or tokens", sample=number)
+            try:
+                utf8(document)
+            except ValueError as error:
+                raise SampleError(str(error), sample=number) from None
             (array,) = known.encode([document])
         else:
             array = np.asarray(document)

@@ -15,12 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastloader import kernels
 from fastloader.errors import DecodeError, FastLoaderError, KeyNotFoundError, UnknownTypeError
-from fastloader.fields import BatchDecoder, BatchParts, Decoder, Field, Lazy, MappedPayloads
+from fastloader.fields import BatchDecoder, BatchParts, Decoder, Field, MappedPayloads, locate_batch, locate_value
 from fastloader.formats.fld import Dataset, explain
 from fastloader.formats.fld.dataset import OPENED_AT_ONCE
 from fastloader.formats.fld.file import FldFile
 from fastloader.formats.fld.layout import Kind
-from fastloader.stores import BlockCache, ObjectPath, locate
+from fastloader.stores import ObjectPath, locate
+from fastloader.stores.cache import cache_at
 from fastloader.types import Batch, Key, Sample, key_bytes, key_text, mask_missing
 
 
@@ -56,12 +57,11 @@ class DatasetReader:
         cache_size: int | str | None = None,
     ) -> None:
         where = locate(path, storage_options)
-        if cache_dir is not None:
+        cache = cache_at(cache_dir, cache_size)
+        if cache is not None:
             if not isinstance(where, ObjectPath):
                 raise ValueError(f"{os.fspath(path)}: cache_dir is for URLs; this is a local path")
-            where = replace(where, cache=BlockCache(cache_dir, cache_size))
-        elif cache_size is not None:
-            raise ValueError("cache_size without cache_dir: say where to keep the copies")
+            where = replace(where, cache=cache)
         self._dataset: Dataset | None = Dataset(where)
         self._columns: dict[str, _Column] = {}
 
@@ -179,9 +179,7 @@ class DatasetReader:
                     continue
                 metadata = file.metadata_row(column.number, row, column.metadata_type)
                 values[name] = column.decoder(metadata, lambda c=column: file.payload(c.number, row))  # type: ignore[misc]
-            value = values[name]
-            if isinstance(value, Lazy):
-                value.locate(file.path, sample, name)
+            locate_value(values[name], file.path, sample, name)
         return values
 
     def read_payload(self, index: int | Key, field: str) -> memoryview | None:
@@ -247,6 +245,7 @@ class DatasetReader:
                 sources = self._payloads(column, files, which, rows) if column.field.has_payload else []
                 payloads = MappedPayloads([s for s in sources if s is not None], which, rows)
                 values = column.batch(metadata, payloads)
+                locate_batch(values, samples, self._path_of, column.name)
             else:
                 present = samples if valid is None else samples[valid]
                 found = [self.read_sample(int(i), [column.name])[column.name] for i in present]
@@ -260,8 +259,7 @@ class DatasetReader:
             self._name_culprit(column, samples, error)
         except kernels.Failure as failure:
             sample = int(samples[failure.args[2]])
-            number, _ = self.dataset.where(sample)
-            raise explain(failure, self.dataset.file(number).path, sample, column.name) from failure
+            raise explain(failure, self._path_of(sample), sample, column.name) from failure
         except MemoryError:
             raise
         except Exception as error:
@@ -269,6 +267,10 @@ class DatasetReader:
         if type(values) is not np.ndarray and isinstance(values, BatchParts):
             return values.entries(column.name, valid)[column.name]
         return values if valid is None else mask_missing(values, valid)
+
+    def _path_of(self, sample: int) -> Path | ObjectPath:
+        """The file that a sample is in."""
+        return self.dataset.file(self.dataset.where(sample)[0]).path
 
     def _payloads(
         self, column: _Column, files: list[FldFile], which: NDArray[np.int32] | None, rows: NDArray[np.int64]

@@ -20,6 +20,7 @@ from . import pipelines
 from .anatomy import Anatomy
 
 OWN_TYPE, UNKNOWN_TYPE = 640_001, 640_002
+GOLDEN_VIDEO = Path(__file__).parents[1] / "vectors" / "video.fld"
 
 
 class PointDecoder(Decoder):
@@ -155,7 +156,23 @@ def _sounds() -> list[dict[str, Any]]:
         {"wave": rng.random(20 + 30 * i).astype(np.float32) if i != 1 else None,
          "both": rng.integers(-9000, 9000, (12 + i, 1 + i)).astype(np.int16) if i != 2 else None,
          "file": _wav(rng.integers(-9000, 9000, (40, 1 + i % 2)).astype(np.int16), 8000 + i) if i != 3 else None,
-         "mel": rng.random((1 + i, 3)).astype(np.float32), "codes": rng.integers(0, 600, (3, 5 * i))}
+         "mel": rng.random((1 + i, 3)).astype(np.float32), "codes": rng.integers(0, 600, (3, 5 * i)),
+         "flac": rng.integers(-7, 7, 9000 + 700 * i).astype(np.int16)}
+        for i in range(4)
+    ]  # fmt: skip
+
+
+def _videos() -> list[dict[str, Any]]:
+    """An H.264 file that was made once, and pictures and flow by formulas."""
+    with fl.open(GOLDEN_VIDEO) as reader:
+        video = reader[0]["video"].bytes
+    y, x = np.mgrid[:18, :20]
+    pictures = [np.stack([x * 9 + i, y * 7, x + y + 3 * i], 2).astype(np.uint8) for i in range(4)]
+    flow = np.stack([x - 9, y / 2], 2)
+    return [
+        {"video": video if i != 1 else None, "jpeg": pictures[: i + 1], "png": pictures[i:] if i != 2 else None,
+         "raw": [one[:5, : 4 + i] for one in pictures[:3]], "flow": flow[: 3 + i, :4],
+         "half": np.stack([flow[:3, :4] * i] * 2) if i != 3 else None}
         for i in range(4)
     ]  # fmt: skip
 
@@ -218,8 +235,14 @@ def make_bases(folder: Path) -> dict[str, Base]:
         _make(folder, "sounds",
               {"wave": fl.AudioWaveformField(8000), "both": fl.AudioWaveformField(8000, mono=False, dtype="int16"),
                "file": fl.AudioCompressedField(), "mel": fl.SpectrogramField(n_mels=3, dtype="float16"),
-               "codes": fl.AudioTokensField(3, 600)},
+               "codes": fl.AudioTokensField(3, 600),
+               "flac": fl.AudioCompressedField("flac", sample_rate=8000, channels=1)},
               _sounds(), compression={"both": "lz4", "codes": "zstd"}),
+        _make(folder, "videos",
+              {"video": fl.VideoCompressedField(), "jpeg": fl.VideoFramesField(quality=50),
+               "png": fl.VideoFramesField("png", fps=10), "raw": fl.VideoFramesField("raw"),
+               "flow": fl.OpticalFlowField("int16"), "half": fl.OpticalFlowField()},
+              _videos(), compression={"raw": "lz4", "flow": "zstd"}),
         _make(folder, "photos",
               {"seekable": fl.JPEGImageField(), "lying": fl.JPEGImageField(orient=True, seekable=False, verbatim=True),
                "webp": fl.WebPImageField(orient=True), "png": fl.PNGImageField(orient=True)}, _photos()),

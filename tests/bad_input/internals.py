@@ -251,6 +251,24 @@ def change_frame(rng: Random, stored: bytes, codec: int, raw: bytes) -> bytes:
     )
 
 
+def change_video(rng: Random, raw: bytes) -> bytes:
+    """Numbers in the boxes of an mp4 file, in its packets, or in the index behind it."""
+    size = int.from_bytes(raw[-8:-4], "little")
+    video, index = bytearray(raw[:-size]), bytearray(raw[-size:])
+    what = rng.random()
+    if what < 0.3:
+        return bytes(video) + flip(rng, bytes(index))
+    if what < 0.4:
+        at = rng.randrange(0, len(index) - 4, 4)
+        index[at : at + 4] = rng.choice([0, 1, 2**31, 2**32 - 1, rng.getrandbits(32)]).to_bytes(4, "little")
+        return bytes(video + index)
+    if what < 0.7 and b"moov" in video:
+        at = rng.randrange(video.index(b"moov") - 4, len(video) - 4)
+        video[at : at + 4] = rng.choice([0, 1, 2**24, 2**31, 2**32 - 1, rng.getrandbits(32)]).to_bytes(4, "big")
+        return bytes(video + index)
+    return flip(rng, bytes(video)) + bytes(index)
+
+
 def change_payload(rng: Random, type_id: int, raw: bytes) -> bytes:
     """Another payload in place of ``raw``, close to what the type's decoder expects."""
     if rng.random() < 0.15:
@@ -263,6 +281,8 @@ def change_payload(rng: Random, type_id: int, raw: bytes) -> bytes:
         return change_webp(rng, raw)
     if type_id == TypeId.MASK:
         return change_png(rng, raw) if raw.startswith(b"\x89PNG") else change_mask(rng, raw)
+    if type_id == TypeId.VIDEO_COMPRESSED:
+        return change_video(rng, raw)
     if type_id == TypeId.JSON and rng.random() < 0.7:
         return rng.choice(HOSTILE_JSON)
     return flip(rng, raw)

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable
 from random import Random
 
+from fastloader.fields import BY_TYPE_ID
 from fastloader.formats.fld.layout import DESCRIPTOR, NO_FIELD, Kind
 from fastloader.kernels import ZSTD_DICTIONARY, Dictionary, decompress
 
@@ -217,7 +218,7 @@ def change_field_type(edit: Edit, rng: Random) -> str:
     """One type's tables and arguments under another's id."""
     numbers = {n.what: n for n in edit.anatomy.numbers if n.what.startswith("descriptor ")}
     field, other = (rng.randrange(len(edit.anatomy.arguments)) for _ in range(2))
-    type_id = rng.choice([1, 2, 3, 4, 5, 10, 11, 12, 13, 20, 999, 1000, 640_001])
+    type_id = rng.choice([*BY_TYPE_ID, 999, 1000])
     numbers[f"descriptor {field}.type_id"].put(edit.data, type_id)
     if rng.random() < 0.5:
         span = edit.anatomy.arguments[other]

@@ -1,4 +1,4 @@
-"""Pipelines that images of mutants are led through: crops that decode a part, resizes, and operations on pixels."""
+"""Pipelines that mutants are led through: images by crops that decode a part and by resizes, videos, sounds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,18 @@ import numpy as np
 
 import fastloader as fl
 from fastloader import ops
-from fastloader.fields import Field, ImageFileField, MaskField, RawImageField
+from fastloader.fields import (
+    AudioCompressedField,
+    AudioTokensField,
+    AudioWaveformField,
+    Field,
+    ImageFileField,
+    MaskField,
+    RawImageField,
+    SpectrogramField,
+    VideoCompressedField,
+    VideoFramesField,
+)
 
 PIPELINES: tuple[tuple[ops.Op, ...], ...] = (
     (ops.CenterCrop((3, 4)),),
@@ -25,6 +36,18 @@ MASKS: tuple[tuple[ops.Op, ...], ...] = (
     (ops.Resize((7, 9), "nearest"), ops.VerticalFlip(), ops.RandomErasing(), ops.Layout("CHW")),
 )
 """As many for masks, whose labels must not be mixed."""
+VIDEOS: tuple[tuple[Any, ...], ...] = (
+    (ops.ClipSampler(2, short="loop"), ops.CenterCrop((3, 4))),
+    (ops.ClipSampler(3, stride=2, short="loop"), ops.RandomResizedCrop(6, scale=(0.1, 0.5)), ops.HorizontalFlip()),
+    (ops.ClipSampler(1), ops.Resize(8), ops.CenterCrop(8)),
+    (ops.ClipSampler(3, short="repeat"), ops.Resize((7, 9)), ops.ColorJitter(0.4)),
+    (ops.ClipSampler(2, mode="uniform"), ops.Resize((4, 5)), ops.Layout("CHW")),
+)
+SOUNDS: tuple[tuple[Any, ...], ...] = (
+    (ops.PadOrTrim(frames=6),), (ops.RandomSegment(frames=5, pad=True),), (ops.RandomSegment(frames=300, pad=True),),
+    (ops.PadOrTrim(frames=40, align="end"),), (ops.PadOrTrim(frames=12, align="center"),),
+)  # fmt: skip
+"""And for videos and sounds."""
 CROP = 0
 """The one whose result is a cut from the whole image."""
 
@@ -35,13 +58,33 @@ def able(field: Field) -> bool:
         return (
             field.dtype == "uint8" and field.channels <= 4 and min(field.shape[:2]) >= 4 and max(field.shape[:2]) <= 100
         )
-    return isinstance(field, ImageFileField | MaskField)
+    if isinstance(field, AudioWaveformField):
+        return field.mono
+    if isinstance(field, AudioCompressedField):
+        return field.sample_rate is not None and field.channels is not None
+    return isinstance(field, ImageFileField | MaskField | SpectrogramField | AudioTokensField) or is_video(field)
+
+
+def is_video(field: Field) -> bool:
+    """Whether its pipelines are those of videos."""
+    return isinstance(field, VideoCompressedField | VideoFramesField)
+
+
+def is_image(field: Field) -> bool:
+    """Whether its pipelines are those of single images."""
+    return isinstance(field, ImageFileField | MaskField | RawImageField)
+
+
+def of(field: Field) -> tuple[tuple[Any, ...], ...]:
+    """The pipelines of a field."""
+    if isinstance(field, MaskField):
+        return MASKS
+    return PIPELINES if is_image(field) else VIDEOS if is_video(field) else SOUNDS
 
 
 def run(reader: fl.DatasetReader, name: str, number: int, on_error: str, **options: Any) -> list[Any]:
     """What a pipeline makes of every sample; with "replace", ``None`` where there is nothing or it is bad."""
-    chosen = MASKS if isinstance(reader.fields[name], MaskField) else PIPELINES
-    pipelines = {name: list(chosen[number])}
+    pipelines = {name: list(of(reader.dataset.field(reader.field_names.index(name)))[number])}
     loader = fl.DataLoader(
         reader, 3, shuffle=False, seed=5, fields=[name], pipelines=pipelines, on_error=on_error, **options
     )

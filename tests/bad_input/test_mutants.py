@@ -170,8 +170,10 @@ def _exercised(mutant: Mutant, path: Path) -> Exercise:
 
 
 @pytest.mark.parametrize(
-    "name", ["scalars", "blobs", "arrays", "pictures", "photos", "pages", "empty", "own", "shards", "unknown"]
-)
+    "name",
+    ["scalars", "blobs", "arrays", "pictures", "sounds", "videos", "photos", "masks", "texts", "pages", "empty", "own",
+     "shards", "unknown"],
+)  # fmt: skip
 def test_an_untouched_dataset_has_no_faults(bases: dict[str, Base], name: str, tmp_path: Path) -> None:
     base = bases[name]
     exercise = _exercised(Mutant(0, "nothing", base, base.files, False, (base,)), tmp_path / "same.fld")

@@ -519,6 +519,13 @@ def use_sounds(w: Wild) -> None:
     attempt(lambda: kernels.unpack_tokens(w.data(), *shape, w.number(), w.number(), pick([1, 2, 4, 8]), w.out()))
     attempt(lambda: kernels.unpack_tokens(w.data(), *shape, 1, 2, pick([1, 2, 4]), w.out(2 * shape[0] % 4096 * 4)))
     attempt(lambda: kernels.pack_tokens(w.out(), *shape, w.out()))
+    file = bytearray(w.data())
+    for _ in range(pick([0, 1, 3]) if file else 0):
+        file[w.rng.randrange(len(file))] = w.rng.randrange(256)
+    facts = pick([9000, 40, w.number() % 2**62]), pick([8000, 8001]), pick([1, 2, 0])
+    attempt(lambda: kernels.flac_start(exact(bytes(file)), w.rng.randrange(9500)))
+    attempt(lambda: kernels.sound_info(exact(bytes(file))))
+    attempt(lambda: kernels.sound_decode(exact(bytes(file)), facts, w.rng.randrange(9500), pick([9000, 30, 9700])))
     rates = pick([8000, 16000, 0, 7, 2**32 - 1]), pick([8000, 44100, 1, 0, 2**31])
     attempt(lambda: kernels.resample_sound(w.out(), pick([1, 2, 3, 0]), *rates))
     mel: Any = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import signal
 import subprocess
 import tarfile
@@ -81,7 +83,10 @@ def test_what_is_there_is_not_replaced_unasked(run, photos, tmp_path):
     [
         (["nowhere", "a.fld"], 2, "nowhere: there is no such file or folder; check the path"),
         (["nowhere/*.jpg", "a.fld"], 2, "no file fits the pattern"),
-        (["photos", "s3://bucket/a.fld"], 2, "write a local file, and bring it there by fastloader store put"),
+        (["photos", "ftp://host/a.fld"], 2, "no store for ftp://"),
+        (["photos", "s3://bucket/a.zip"], 2, "the name ends with .fld, .tar or .parquet"),
+        (["--endpoint", "http://x", "photos", "a.fld"], 2, "neither SRC nor DST is a URL"),
+        (["-o", "x", "photos", "s3://bucket/a.fld"], 2, "give NAME=VALUE"),
         (["photos", "a.zip"], 2, "the name ends with .fld, .tar or .parquet"),
         (["--format", "xml", "photos", "a.fld"], 2, "format='xml': one of"),
         (["--field", "x=Int", "photos", "a.fld"], 2, "no field Int; there are IntField"),
@@ -124,6 +129,22 @@ def test_an_interrupted_conversion_goes_on(tmp_path):
     assert (tmp_path / "a.fld" / "shard-00000.fld").stat().st_ino == written
     reader = fl.open(tmp_path / "a.fld")
     assert reader.read_batch(range(60_000), ["i"])["i"].tolist() == list(range(60_000))
+
+
+@pytest.mark.parametrize("arguments", [("a.fld",), ("a.tar",), ("a.parquet",), ("--shard-size", "4MB", "a.fld")])
+def test_a_target_that_takes_no_more_is_told_and_left_as_it_was(tmp_path, arguments):
+    """As on a full disk: the system refuses to write on."""
+    with (tmp_path / "x.jsonl").open("w") as file:
+        for i in range(2000):
+            file.write(f'{{"t": "{os.urandom(300).hex()}", "i": {i}}}\n')
+    done = subprocess.run(
+        command("convert", "-q", "x.jsonl", *arguments), cwd=tmp_path, capture_output=True, text=True, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
+    )  # fmt: skip
+    assert done.returncode == 2, done
+    assert done.stderr.startswith("fastloader: ")
+    assert "File too large" in done.stderr
+    assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".converting")] == ["x.jsonl"]
 
 
 def test_fields_are_written_as_in_python():

@@ -38,6 +38,7 @@ def test_the_reference_describes_every_option(name: str) -> None:
     reference = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
     section = reference.read_text().split(f"## fastloader {name}\n")[1].split("\n## ")[0]
     assert f"$ fastloader {name}" in section
+    section += reference.read_text().split("## Datasets in stores\n")[1].split("\n## ")[0]
     for parameter in main.commands[name].params:
         if isinstance(parameter, click.Option):
             for spelling in parameter.opts:

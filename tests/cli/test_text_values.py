@@ -112,3 +112,44 @@ def test_info_tells_how_full_sequences_are_and_what_was_learned(run: Run, texts:
         writer.write(range(1234))
     assert "tokens: tokens 1,234" in run("info", tmp_path / "stream.fld").stdout
     assert run("verify", tmp_path / "stream.fld").exit_code == 0
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Path:
+    """Tokens of many texts in shards, with their tokenizer."""
+    path = tmp_path / "stream.fld"
+    with fl.TokenStreamWriter(path, tokenizer=tiny_encoding(), embed=True, eos=260, shard_size=200) as writer:
+        writer.write_many(["the park"] * 100)
+    return path
+
+
+def test_tokens_of_a_stream_are_shown_from_any_place_on(run: Run, stream: Path) -> None:
+    tokens = [257, 32, 258, 259, 260] * 100
+    assert run("cat", stream, 5).stdout.splitlines() == [
+        "tokens 5 to 68 of 500",
+        "  uint16[64]  min 32, max 260, [257, 32, 258, 259, 260, 257, 32, 258, ...]",
+        "  " + "the park<|end|>" * 12 + "the pa" + "rk",
+    ]
+    assert run("cat", stream, -2).stdout.splitlines()[0] == "tokens 498 to 499 of 500"
+    assert json.loads(run("cat", stream, 98, "--json").stdout) == {
+        "token": 98, "tokens": 500,  # no further than the shard goes
+        "fields": {"tokens": {"dtype": "uint16", "shape": [2], "min": 259, "max": 260, "first": [259, 260],
+                              "text": "rk<|end|>"}},
+    }  # fmt: skip
+    assert np.frombuffer(run("cat", stream, 130, "tokens").stdout_bytes, "<u2").tolist() == tokens[130:200]
+    for arguments, said in (
+        ((500,), "no token has the number 500; they are numbered 0 to 499"),
+        (("key",), "a stream of tokens has no keys"),
+        ((0, "text"), "no field 'text'; there is tokens"),
+    ):
+        refused = run("cat", stream, *arguments)
+        assert refused.exit_code == 2
+        assert said in refused.stderr
+
+
+def test_a_stream_says_that_it_has_no_samples_and_how_many_tokens(run: Run, stream: Path) -> None:
+    listed = run("ls", stream)
+    assert listed.stdout == ""
+    assert "a stream of 500 tokens, which has no samples" in listed.stderr
+    assert run("verify", stream).stdout == f"{stream}: 500 tokens in 5 shards: all good\n"
+    assert json.loads(run("verify", stream, "--json").stdout)["tokens"] == 500

@@ -184,8 +184,8 @@ def test_names_say_what_to_write(tmp_path):
         dataset.write(tmp_path / "a.zip")
     with pytest.raises(ValueError, match=r"shard_size and compression are for \.fld"):
         dataset.write(tmp_path / "a.tar", shard_size="1MB")
-    with pytest.raises(ValueError, match="datasets are converted to local files"):
-        dataset.write("s3://bucket/a.fld")
+    with pytest.raises(ValueError, match="storage_options are for URLs"):
+        dataset.write(tmp_path / "a.fld", storage_options={"region": "x"})
     with pytest.raises(ValueError, match="at least one byte"):
         dataset.write(tmp_path / "a.fld", shard_size=0)
 

@@ -207,6 +207,8 @@ def test_an_end_of_text_and_texts():
     assert packing.report.empty == 2
     with pytest.raises(fl.SampleError, match="sample 1: the document is text; give tokenizer="):
         list(fl.pack([[1], "text"], 8))
+    with pytest.raises(fl.SampleError, match="sample 1: the text is no UTF-8: half of a surrogate pair at character 2"):
+        list(fl.pack(["two dogs", "ab\ud800"], 4, tokenizer=tiny_encoding()))
 
 
 @pytest.mark.parametrize(

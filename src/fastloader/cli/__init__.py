@@ -14,7 +14,7 @@ __all__ = ["main"]
 
 _OVERVIEW = """Look into .fld datasets and check them.
 
-A DATASET is a .fld file or a folder of shards.
+A DATASET is a .fld file or a folder of shards, or the URL of one in a store, like s3://bucket/train.fld.
 
 \b
 fastloader info train.fld             what is in it

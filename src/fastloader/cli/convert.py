@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastloader.cli.output import count, printable, say, say_table
+from fastloader.cli.places import not_there, settings_of, store_options, usage_errors
 from fastloader.cli.status import NoSuchDatasetError
 from fastloader.errors import KeyNotFoundError, NotFoundError, SampleError
 
 if TYPE_CHECKING:
     from fastloader.fields import Field
+    from fastloader.stores import ObjectPath
 
 
 @click.command("convert")
@@ -35,33 +37,38 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Replace DST if it is there.")
 @click.option("--dry-run", is_flag=True, help="Show the fields and write nothing.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing, and no progress.")
+@store_options
 def command(
     sources: tuple[str, ...], destination: str, format_: str | None, fields: str | None, named: tuple[str, ...],
     shard_size: str | None, compression: str | None, jobs: int | None, force: bool, dry_run: bool, quiet: bool,
+    **store: Any,
 ) -> None:  # fmt: skip
     """Convert SRC to DST.
 
     SRC is whatever fastloader.open takes: a file, a folder, a pattern; several are one after the other. How the name of
-    DST ends says what it will be: .fld, .tar (WebDataset's layout) or .parquet. JPEG and PNG files move as they are.
+    DST ends says what it will be: .fld, .tar (WebDataset's layout) or .parquet. Both may be URLs of stores. JPEG and
+    PNG files move as they are.
 
     With --shard-size, a conversion that was interrupted goes on where it was when it is run again.
     """
     from fastloader.dataset.dataset import as_node
     from fastloader.dataset.running import new_run
     from fastloader.dataset.writing import Elements, fields_of
-    from fastloader.stores.urls import local_path
+    from fastloader.stores import is_url, locate
 
-    local = local_path(destination)
-    if local is None:
-        raise click.UsageError(f"{destination}: write a local file, and bring it there by fastloader store put")
-    target = Path(local)
+    settings = settings_of(store)
+    if settings is not None and not any(map(is_url, (*sources, destination))):
+        raise click.UsageError("options for stores are given, and neither SRC nor DST is a URL")
+    to_settings = settings if is_url(destination) else None
+    with usage_errors():
+        target = locate(destination, to_settings)
     chosen = None if fields is None else [name.strip() for name in fields.split(",")]
     given = _fields(named)
-    if target.exists() and not force and not dry_run:
-        raise click.UsageError(f"{target} is there already; --force replaces it")
-    if target.suffix not in (".fld", ".tar", ".parquet"):
+    if Path(target.name).suffix not in (".fld", ".tar", ".parquet"):
         raise click.UsageError(f"{target}: the name ends with .fld, .tar or .parquet, which says what to write")
-    dataset = _open(sources, format_, chosen)
+    if not force and not dry_run and _is_there(target):
+        raise click.UsageError(f"{target} is there already; --force replaces it")
+    dataset = _open(sources, format_, chosen, settings if any(map(is_url, sources)) else None)
     try:
         found, _ = fields_of(Elements(as_node(dataset), new_run()), given)
     except (SampleError, KeyNotFoundError) as error:
@@ -72,14 +79,11 @@ def command(
         return
     began = time.monotonic()
     try:
-        dataset.write(
-            target, found, shard_size=shard_size, compression=compression, threads=jobs,
-            show_progress=False if quiet else None,
-        )  # fmt: skip
-    except ValueError as error:
-        if type(error) is not ValueError:  # the others are ours, and tell of samples and files
-            raise
-        raise click.UsageError(str(error)) from error
+        with usage_errors():
+            dataset.write(
+                destination, found, shard_size=shard_size, compression=compression, threads=jobs,
+                show_progress=False if quiet else None, storage_options=to_settings,
+            )  # fmt: skip
     except KeyboardInterrupt:
         if shard_size is not None:
             click.echo("fastloader: interrupted; the same command goes on where this was", err=True)
@@ -92,20 +96,31 @@ def command(
         say(_summary(target, time.monotonic() - began))
 
 
-def _open(sources: tuple[str, ...], format_: str | None, fields: list[str] | None) -> Any:
+def _open(
+    sources: tuple[str, ...], format_: str | None, fields: list[str] | None, settings: dict[str, Any] | None
+) -> Any:
     from fastloader.dataset import open_dataset
 
     path: Any = sources[0] if len(sources) == 1 else list(sources)
     try:
-        return open_dataset(path, format=format_, fields=fields)
-    except NotFoundError as error:
-        raise NoSuchDatasetError(error.message, path=error.path, hint=error.hint) from error
+        with not_there(), usage_errors():
+            return open_dataset(path, settings, format=format_, fields=fields)
+    except NoSuchDatasetError:
+        raise
     except FileNotFoundError as error:
         raise NoSuchDatasetError("there is no such file or folder", path=path, hint="check the path") from error
-    except ValueError as error:
-        if type(error) is not ValueError:
-            raise
-        raise click.UsageError(str(error)) from error
+
+
+def _is_there(target: Path | ObjectPath) -> bool:
+    if isinstance(target, Path):
+        return target.exists()
+    from fastloader.formats.fld import is_sharded
+
+    try:
+        target.store.stat(target.key)
+    except NotFoundError:
+        return is_sharded(target)
+    return True
 
 
 def _show(fields: dict[str, Field]) -> None:
@@ -124,17 +139,17 @@ def _written(field: Field) -> str:
     return repr(field)
 
 
-def _summary(target: Path, seconds: float) -> str:
+def _summary(target: Path | ObjectPath, seconds: float) -> str:
+    from fastloader.formats.fld import Dataset
     from fastloader.types import format_size
 
-    parts = [path for path in target.rglob("*") if path.is_file()] if target.is_dir() else [target]
-    size = sum(path.stat().st_size for path in parts)
-    shards = f" in {count(len(parts) - 1, 'shard')}" if target.is_dir() else ""
-    samples = ""
-    if target.suffix == ".fld":
-        from fastloader.reader import DatasetReader
-
-        samples = f"{count(len(DatasetReader(target)), 'sample')}, "
+    if Path(target.name).suffix == ".fld":
+        written = Dataset(target)
+        shards = f" in {count(len(written.shards), 'shard')}" if written.shards[0].path else ""
+        size, samples = sum(shard.size for shard in written.shards), f"{count(written.num_samples, 'sample')}, "
+    else:
+        shards = samples = ""
+        size = target.stat().st_size if isinstance(target, Path) else target.store.stat(target.key).size
     return f"{printable(str(target))}: {samples}{format_size(size)}{shards}, {seconds:.1f} s"
 
 

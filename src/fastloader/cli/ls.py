@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fastloader.cli.output import complain, on_terminal, printable, say, to_json, write_bytes
-from fastloader.cli.status import existing
+from fastloader.cli.places import open_reader, store_options
 
 if TYPE_CHECKING:
     from fastloader.formats.fld import Dataset
@@ -19,7 +18,7 @@ LIMIT = 50
 
 
 @click.command("ls")
-@click.argument("dataset", type=click.Path(path_type=Path))
+@click.argument("dataset", type=click.Path())
 @click.option("--start", default=0, metavar="N", help="First sample to list; -10 begins ten before the end.")
 @click.option(
     "--limit", type=click.IntRange(min=0), metavar="N",
@@ -29,9 +28,11 @@ LIMIT = 50
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
 @click.option("--keys", "only_keys", is_flag=True, help="Print the keys and nothing else.")
 @click.option("-0", "--null", is_flag=True, help="With --keys: end keys with a NUL instead of a newline.")
+@store_options
 def command(
-    dataset: Path, start: int, limit: int | None, fields: str | None, as_json: bool, only_keys: bool, null: bool
-) -> None:
+    dataset: str, start: int, limit: int | None, fields: str | None, as_json: bool, only_keys: bool, null: bool,
+    **store: Any,
+) -> None:  # fmt: skip
     """List the samples of DATASET, a line each.
 
     A line has the number, the key if there are keys, and a word about each field.
@@ -40,9 +41,13 @@ def command(
         raise click.UsageError("-0 goes with --keys, and not with --json")
     if fields is not None and only_keys:
         raise click.UsageError("--keys prints no fields; leave out --fields")
-    from fastloader.reader import DatasetReader
+    from fastloader.cli.stream import stream_of, told
 
-    with DatasetReader(existing(dataset)) as reader:
+    with open_reader(dataset, store) as reader:
+        stream = stream_of(reader.dataset)
+        if stream is not None:
+            complain(told(reader.dataset, stream))
+            return
         first = max(0, start + len(reader)) if start < 0 else start
         if limit is None:
             limit = 0 if only_keys else LIMIT

@@ -44,7 +44,7 @@ def look(reader: DatasetReader, sample: int, column: ColumnView, tokenizer: str 
     if isinstance(column.field, TextField):
         return facts | _bytes_facts(value.encode())
     if isinstance(column.field, TokenizedTextField):
-        return facts | _array_facts(value) | _text_of(column.field, value, tokenizer)
+        return facts | token_facts(column.field, value, tokenizer)
     if isinstance(column.field, PackedTextField):
         lengths = np.bincount(value["document_ids"][value["document_ids"] >= 0])
         return facts | {"lengths": lengths.tolist(), "first": value["tokens"][: facts["tokens"]][:SHOWN_NUMBERS]}
@@ -57,6 +57,11 @@ def look(reader: DatasetReader, sample: int, column: ColumnView, tokenizer: str 
     if isinstance(value, bytes):
         return facts | _bytes_facts(value)
     return facts | {"value": value.item() if isinstance(value, np.generic) else value}
+
+
+def token_facts(field: TokenizedTextField, tokens: NDArray[Any], tokenizer: str | None) -> Facts:
+    """What is told of tokens."""
+    return _array_facts(tokens) | _text_of(field, tokens, tokenizer)
 
 
 def _text_of(field: TokenizedTextField, tokens: NDArray[Any], tokenizer: str | None) -> Facts:

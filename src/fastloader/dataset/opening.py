@@ -12,10 +12,12 @@ from fastloader.dataset.iterator import DatasetIterator
 from fastloader.dataset.records import FromRecords, FromStream
 from fastloader.dataset.sources import FromReader
 from fastloader.formats.arrow import Where
+from fastloader.formats.objects import Places
 from fastloader.formats.opening import open_source
 from fastloader.formats.records import Records, Source, Stream
 from fastloader.reader import DatasetReader
-from fastloader.stores.urls import local_path
+from fastloader.stores.cache import cache_at
+from fastloader.stores.urls import is_url, local_path
 from fastloader.types import Key, Sample
 
 
@@ -98,8 +100,7 @@ def open_dataset(
     dataset: a ``MapSource``, or an ``IterSource`` where there is no random access. ``path`` may also be a folder of
     files, a pattern such as ``"data/*.parquet"``, or a list. ``docs/reference/formats.md`` has all formats.
 
-    - ``storage_options``, ``cache_dir``, ``cache_size``: for URLs of ``.fld`` datasets, as for ``DatasetReader``. Other
-      formats in stores are read with what the environment says.
+    - ``storage_options``, ``cache_dir``, ``cache_size``: for URLs, as for ``DatasetReader``.
     - ``format``: what the files are to be taken for.
     - ``fields``: which to read.
     - ``where``: for Parquet and Arrow, comparisons that must all hold: ``[("label", "==", 3)]``.
@@ -107,21 +108,27 @@ def open_dataset(
       for a folder, a pattern or a list).
     - ``types``: for CSV, what columns hold, "int", "float" or "str"; for TFRecord, "list" for a feature that is one.
     """
-    if storage_options is not None or cache_dir is not None or cache_size is not None:
-        others = any(option is not None for option in (where, rows, types)) or format not in (None, "fld")
-        if others or not isinstance(path, str | os.PathLike):
-            raise ValueError("storage_options, cache_dir and cache_size are for the URL of one .fld dataset")
-        return _reader(ReaderDataset(path, storage_options, cache_dir=cache_dir, cache_size=cache_size), fields)
-    if isinstance(path, str | os.PathLike):
-        path = local_path(path) or os.fspath(path)
-    found = open_source(path, format=format, fields=fields, where=where, rows=rows, types=types)
+    if not any(map(_is_remote, path if isinstance(path, list | tuple) else [path])):
+        for name, value in (
+            ("storage_options", storage_options), ("cache_dir", cache_dir), ("cache_size", cache_size)
+        ):  # fmt: skip
+            if value is not None:
+                are = "are" if name.endswith("s") else "is"
+                raise ValueError(f"{path}: {name} {are} for URLs; this is a local path")
+    cache = cache_at(cache_dir, cache_size)
+    places = Places(storage_options, cache)
+    found = open_source(path, places, format=format, fields=fields, where=where, rows=rows, types=types)
     if isinstance(found, str):
-        return _reader(ReaderDataset(found), fields)
+        return _reader(ReaderDataset(found, storage_options, cache_dir=cache_dir, cache_size=cache_size), fields)
     chosen = found.chosen(fields)
     if isinstance(found, Records):
         return MapSource(FromRecords(found, chosen))
     assert isinstance(found, Stream)
     return IterSource(FromStream(found, chosen))
+
+
+def _is_remote(path: object) -> bool:
+    return is_url(path) and local_path(str(path)) is None
 
 
 def _reader(reader: ReaderDataset, fields: Sequence[str] | None) -> Any:

@@ -6,8 +6,10 @@ import contextlib
 import itertools
 import json
 import os
+import tempfile
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +21,14 @@ from fastloader.dataset.mapping import Call, MapMap
 from fastloader.dataset.records import FromRecords
 from fastloader.dataset.rows import Rows, rows_of
 from fastloader.dataset.running import new_run
+from fastloader.dataset.staging import BucketStage, LocalStage, Stage
 from fastloader.dataset.streaming import IterOptions
-from fastloader.errors import FormatError, KeyNotFoundError, SampleError, StoreError
+from fastloader.errors import FormatError, KeyNotFoundError, SampleError
 from fastloader.fields import Field, ImageFileField
 from fastloader.formats.files import EachFile
-from fastloader.formats.fld import Dataset as Stored
+from fastloader.formats.fld.remote_target import send
 from fastloader.progress import progress
-from fastloader.stores import exchange, write_atomically
-from fastloader.stores.local import remove, sync_directory
+from fastloader.stores import ObjectPath
 from fastloader.types import Sample
 from fastloader.writer import DatasetWriter
 from fastloader.writer.exports import EXPORTS
@@ -49,6 +51,7 @@ class Options:
     compression: Any = None
     threads: int | None = None
     show_progress: bool | None = None
+    storage_options: Mapping[str, Any] | None = None
 
 
 class Elements:
@@ -133,24 +136,29 @@ def fields_of(elements: Elements, named: Mapping[str, Field] | None) -> tuple[di
     return {**fields, **(named or {})}, looked
 
 
-def write(node: Node, path: Path, options: Options) -> dict[str, Field]:
+def write(node: Node, path: Path | ObjectPath, options: Options) -> dict[str, Field]:
     """Write all elements; the fields they were written with."""
+    suffix = Path(path.name).suffix
+    if suffix not in (".fld", *EXPORTS):
+        raise ValueError(f"{path}: a name ends with .fld, {' or '.join(EXPORTS)}, which says what to write")
+    if suffix in EXPORTS and (options.shard_size is not None or options.compression is not None):
+        raise ValueError(f"shard_size and compression are for .fld, not for {suffix}")
     elements = Elements(node, new_run())
     fields, looked = fields_of(elements, options.fields)
-    target = Path(os.path.realpath(path))
-    if path.suffix in EXPORTS:
-        if options.shard_size is not None or options.compression is not None:
-            raise ValueError(f"shard_size and compression are for .fld, not for {path.suffix}")
-        _export(elements, target, fields, looked, options)
-    elif path.suffix != ".fld":
-        raise ValueError(f"{path.name}: a name ends with .fld, {' or '.join(EXPORTS)}, which says what to write")
+    target = path if isinstance(path, ObjectPath) else Path(os.path.realpath(path))
+    if suffix in EXPORTS:
+        _export_to(elements, target, fields, looked, options)
     elif options.shard_size is not None:
-        _write_shards(elements, target, fields, options, options.shard_size)
+        stage = LocalStage(target) if isinstance(target, Path) else BucketStage(target, options.storage_options)
+        _write_shards(elements, stage, fields, options, options.shard_size)
     else:
         with (
-            DatasetWriter(target, fields, num_workers=options.threads, compression=options.compression) as writer,
+            DatasetWriter(
+                str(target), fields, num_workers=options.threads, compression=options.compression,
+                storage_options=options.storage_options,
+            ) as writer,
             _told(elements, options) as advance,
-        ):
+        ):  # fmt: skip
             for sample in elements.samples(0, options.threads):
                 writer.write_sample(_whole(sample, fields))
                 advance(1)
@@ -167,6 +175,20 @@ def _whole(sample: Any, fields: Mapping[str, Field]) -> Any:
     if not isinstance(sample, Mapping) or len(sample) == len(fields):
         return sample
     return {**dict.fromkeys(fields), **sample}
+
+
+def _export_to(
+    elements: Elements, target: Path | ObjectPath, fields: Mapping[str, Field], looked: Sequence[Sample],
+    options: Options,
+) -> None:  # fmt: skip
+    """Into a store by way of the temporary folder, as shards go."""
+    if isinstance(target, Path):
+        _export(elements, target, fields, looked, options)
+        return
+    with tempfile.TemporaryDirectory(prefix="fastloader-") as folder:
+        made = Path(folder) / Path(target.name).name
+        _export(elements, made, fields, looked, options)
+        send(made, target)
 
 
 def _export(
@@ -186,19 +208,15 @@ def _export(
         export.discard()
 
 
-def _write_shards(elements: Elements, path: Path, fields: dict[str, Field], options: Options, size: int) -> None:
-    """Shard by shard into a folder aside, which appears when it is whole. What an earlier try left is gone on with."""
-    aside = path.with_name(f".{path.name}.converting")
-    about = _about(elements, fields, options)
-    data = aside / "data.fld"
-    done = _resumed(aside, data, about)
+def _write_shards(elements: Elements, stage: Stage, fields: dict[str, Field], options: Options, size: int) -> None:
+    """Shard by shard, behind what an earlier try has left; the dataset appears when it is whole."""
+    done = stage.begin(_about(elements, fields, options))
+    writing = partial(DatasetWriter, stage.data, fields, storage_options=stage.storage_options)
     samples = elements.samples(done, options.threads)
     with _told(elements, options, done) as advance, contextlib.closing(samples):
         for sample in samples:
-            with DatasetWriter(
-                data, fields, num_workers=options.threads, compression=options.compression,
-                **({"mode": "a"} if done else {"shard_size": 2 * size}),
-            ) as writer:  # fmt: skip
+            more: Any = {"mode": "a"} if done else {"shard_size": 2 * size}
+            with writing(num_workers=options.threads, compression=options.compression, **more) as writer:
                 held = 0
                 for one in itertools.chain([sample], samples):
                     whole = _whole(one, fields)
@@ -209,13 +227,8 @@ def _write_shards(elements: Elements, path: Path, fields: dict[str, Field], opti
                         break
                 done += writer.num_samples
         if not done:
-            DatasetWriter(data, fields, shard_size=size).close()
-    if path.exists():
-        exchange(data, path)
-    else:
-        os.rename(data, path)
-    sync_directory(path.parent)
-    remove(aside)
+            writing(shard_size=size).close()
+    stage.publish()
 
 
 def _about(elements: Elements, fields: Mapping[str, Field], options: Options) -> bytes:
@@ -225,18 +238,3 @@ def _about(elements: Elements, fields: Mapping[str, Field], options: Options) ->
         "compression": str(options.compression),
     }  # fmt: skip
     return json.dumps(told, indent=1).encode()
-
-
-def _resumed(aside: Path, data: Path, about: bytes) -> int:
-    """How many samples are there already of the same conversion."""
-    marker = aside / "conversion.json"
-    if marker.exists():
-        if marker.read_bytes() != about:
-            raise StoreError(
-                "holds what another conversion has left, of another source or with other fields", path=aside,
-                hint="remove it, or repeat that conversion",
-            )  # fmt: skip
-        return Stored(data).num_samples if data.exists() else 0
-    aside.mkdir(exist_ok=True)
-    write_atomically(marker, about)
-    return 0

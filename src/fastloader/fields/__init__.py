@@ -21,9 +21,11 @@ from fastloader.fields.embedding import EmbeddingField
 from fastloader.fields.flow import OpticalFlowField
 from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField, WebPImageField
 from fastloader.fields.image_files import ImageFileField, decode_image
+from fastloader.fields.locating import check_value, locate_batch, locate_value
 from fastloader.fields.mask import MaskField
 from fastloader.fields.ndarray import NDArrayField
-from fastloader.fields.nested import DictField, ListField
+from fastloader.fields.nested_dict import DictField
+from fastloader.fields.nested_list import ListField
 from fastloader.fields.packed import Packed, PackedTextField
 from fastloader.fields.payloads import MappedPayloads
 from fastloader.fields.registry import BY_TYPE_ID, field_class, register_type
@@ -44,5 +46,5 @@ __all__ = [
     "OpticalFlowField", "PNGImageField", "Packed", "PackedTextField", "PayloadBatch", "Plan", "PointsField",
     "RawImageField", "RowDecoder", "RowFunction", "SpectrogramField", "TextField", "TokenStreamField",
     "TokenizedTextField", "TokenizerError", "Video", "VideoCompressedField", "VideoFramesField", "WebPImageField",
-    "decode_image", "field_class", "register_type",
+    "check_value", "decode_image", "field_class", "locate_batch", "locate_value", "register_type",
 ]  # fmt: skip

@@ -11,39 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader.errors import FormatError
-from fastloader.fields.base import Decoder, Elements, Encoded, Field, PayloadBatch, Plan, ReadFunction
-from fastloader.fields.ndarray import NDArrayDecoder, NDArrayField
+from fastloader.fields.base import Decoder, Encoded, Field, ReadFunction
+from fastloader.fields.ndarray import ArrayDecoder, NDArrayField
 from fastloader.fields.sound_files import resampled
 from fastloader.fields.sound_values import LAYOUTS, MAX_CHANNELS, as_sound, made_mono, own_sound, whole_rate
 from fastloader.types import TypeId
 
 DTYPES = ("float32", "int16")
-
-
-class ArrayDecoder(Decoder):
-    """Reads what a field stores as NDARRAY does; the field's ``array`` says of which dtype and shape."""
-
-    def __init__(self, field: Any) -> None:
-        super().__init__(field)
-        self.inner = NDArrayDecoder(field.array)
-
-    def __call__(self, metadata: Any, read: ReadFunction) -> NDArray[Any]:
-        """A read-only view of the file where alignment allows."""
-        return self.inner(metadata, read)
-
-    @property
-    def plan(self) -> Plan:
-        """Payloads of any size."""
-        return self.inner.plan
-
-    @property
-    def elements(self) -> Elements | None:
-        """Frames."""
-        return self.inner.elements
-
-    def batch(self, metadata: NDArray[Any], payloads: PayloadBatch) -> Any:
-        """One array where all have one length, else a list."""
-        return self.inner.batch(metadata, payloads)
 
 
 class AudioWaveformDecoder(ArrayDecoder):

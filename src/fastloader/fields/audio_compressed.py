@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastloader.errors import DecodeError, FormatError
 from fastloader.fields.audio import channel_count, limited, seconds
-from fastloader.fields.base import Decoder, Encoded, Field, PayloadBatch, ReadFunction
+from fastloader.fields.base import Decoder, Encoded, Field, Lazy, PayloadBatch, ReadFunction
 from fastloader.fields.sound_files import CODECS, SoundFacts, decode, encode, facts_of, resampled
 from fastloader.fields.sound_values import as_sound, own_sound, whole_rate
 from fastloader.types import Buffer, TypeId, format_size
@@ -22,8 +22,8 @@ METADATA = np.dtype([
 ])  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class EncodedAudio:
+@dataclass(frozen=True, repr=False)
+class EncodedAudio(Lazy):
     """A sound file in memory, and what is known of it. ``decode`` gives its samples, or some of them."""
 
     data: Buffer
@@ -45,8 +45,20 @@ class EncodedAudio:
         """
         start, stop, _ = slice(start, stop).indices(self.frames)
         facts = SoundFacts(self.frames, self.sample_rate, self.channels, self.codec)
-        samples = decode(self.data, facts, start, max(start, stop))
+        with self.blamed():
+            samples = decode(self.data, facts, start, max(start, stop))
         return samples[:, 0] if self.channels == 1 else samples
+
+    def check(self) -> None:
+        """The file must be the one that is told of, and decode to its end."""
+        with self.blamed():
+            try:
+                facts = facts_of(self.data)
+            except ValueError as error:
+                raise DecodeError(str(error)) from None
+            if facts != SoundFacts(self.frames, self.sample_rate, self.channels, self.codec):
+                raise FormatError(f"the file is {facts}, not the {self} stored here")
+            decode(self.data, facts, 0, facts.frames)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
@@ -55,7 +67,8 @@ class EncodedAudio:
         return samples if dtype is None else samples.astype(dtype)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return EncodedAudio, (bytes(self.data), self.codec, self.sample_rate, self.channels, self.frames)
+        given = bytes(self.data), self.codec, self.sample_rate, self.channels, self.frames
+        return EncodedAudio, given, None if self.place is None else {"place": self.place}
 
     def __repr__(self) -> str:
         channels = f"{self.channels} channel{'' if self.channels == 1 else 's'}"
@@ -165,18 +178,6 @@ class AudioCompressedField(Field):
             length = facts.frames / facts.sample_rate
             raise ValueError(f"the sound has {length:.3f} seconds, and max_duration is {self.max_duration:g}")
         return Encoded((facts.frames, facts.sample_rate, facts.channels, CODECS.index(facts.codec), 0), data)
-
-    def fault_of(self, read: ReadFunction) -> str | None:
-        """The file must decode to its end."""
-        data = read()
-        try:
-            facts = facts_of(data)
-            decode(data, facts, 0, facts.frames)
-        except DecodeError as error:
-            return error.message
-        except ValueError as error:
-            return str(error)
-        return None
 
     def get_decoder_class(self) -> type[Decoder]:
         """Gives files."""

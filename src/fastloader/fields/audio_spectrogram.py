@@ -7,10 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fastloader.fields.audio import ArrayDecoder
 from fastloader.fields.base import Decoder, Encoded, Field
 from fastloader.fields.convert import whole
-from fastloader.fields.ndarray import NDArrayField
+from fastloader.fields.ndarray import ArrayDecoder, NDArrayField
 from fastloader.fields.sound_files import resampled
 from fastloader.fields.sound_values import as_sound, made_mono, own_sound, whole_rate
 from fastloader.mel import MelOptions

@@ -53,12 +53,14 @@ class EncodedColumn(NamedTuple):
 class Lazy:
     """A value that is decoded when it is asked for. What goes wrong then still names file, sample and field."""
 
-    def __init__(self) -> None:
-        self.place: tuple[str, int, str] | None = None
+    place: tuple[str, int, str] | None = None
 
     def locate(self, path: object, sample: int, field: str) -> None:
         """Where the value comes from; whoever reads it says so."""
-        self.place = (str(path), sample, field)
+        object.__setattr__(self, "place", (str(path), sample, field))  # a frozen value, too, comes from somewhere
+
+    def check(self) -> None:
+        """Decode all of it, as ``fastloader verify --decode`` asks; what is wrong is raised."""
 
     @contextlib.contextmanager
     def blamed(self) -> Iterator[None]:
@@ -275,6 +277,17 @@ class Field(ABC):
     def collate(self, values: Sequence[Any]) -> Any:
         """Values of several samples as one: an array where shapes agree, else a list."""
         return stack(values)
+
+
+@contextlib.contextmanager
+def naming(part: str) -> Iterator[None]:
+    """Say of which part of a value an error inside is: a frame, an element, a key."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:  # a new one, for subclasses are made of other facts than a message
+        raise (TypeError if isinstance(error, TypeError) else ValueError)(f"{part}: {error}") from error
+    except OSError as error:
+        raise ValueError(f"{part}: {type(error).__name__}: {error}") from error
 
 
 def _tuples(value: Any) -> Any:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fastloader import kernels
 from fastloader.errors import FormatError
 from fastloader.fields.base import Decoder, Encoded, Field, PayloadBatch, ReadFunction
-from fastloader.fields.video import file_bytes
+from fastloader.fields.files import file_bytes
 from fastloader.types import TypeId
 
 ROW = np.dtype([("pairs", "<u4"), ("height", "<u4"), ("width", "<u4"), ("ndim", "<u4")])

@@ -280,10 +280,7 @@ def pictures(
     how = av.video.reformatter.Interpolation[_FILTERS[filter]]
     height, width = size or shape
     for number, frame in decode(index, video, frames):
-        if (frame.height, frame.width) != shape:
-            raise DecodeError(f"frame {number} is {frame.height}x{frame.width}, the video is {shape[0]}x{shape[1]}")
-        if frame.is_corrupt:
-            raise DecodeError(f"frame {number} is damaged")
+        _check_frame(number, frame, shape)
         try:
             picture = reformatter.reformat(frame, width, height, "rgb24", interpolation=how, threads=1)
         except (av.FFmpegError, ValueError) as error:
@@ -293,9 +290,17 @@ def pictures(
         yield int(np.searchsorted(frames, number)), rows.reshape(height, width, 3)
 
 
-def count_frames(index: VideoIndex, video: memoryview) -> int:
-    """Decodes everything, and says how many frames came out."""
-    return sum(1 for _ in decode(index, video, np.arange(len(index.packets))))
+def _check_frame(number: int, frame: Any, shape: tuple[int, int]) -> None:
+    if (frame.height, frame.width) != shape:
+        raise DecodeError(f"frame {number} is {frame.height}x{frame.width}, the video is {shape[0]}x{shape[1]}")
+    if frame.is_corrupt:
+        raise DecodeError(f"frame {number} is damaged")
+
+
+def check_frames(index: VideoIndex, video: memoryview, shape: tuple[int, int]) -> None:
+    """Decodes everything; each frame must come out, undamaged and of this shape."""
+    for number, frame in decode(index, video, np.arange(len(index.packets))):
+        _check_frame(number, frame, shape)
 
 
 def _said(error: Exception) -> str:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fastloader import kernels
 from fastloader.errors import FormatError
 from fastloader.fields.base import Decoder, Encoded, Field, PayloadBatch, Plan, ReadFunction
+from fastloader.fields.files import file_bytes
 from fastloader.fields.image_files import SHAPE
 from fastloader.types import TypeId
 
@@ -84,9 +85,9 @@ class MaskField(Field):
     """Masks (height, width) of uint8 labels, kept exactly: as "runs" of equal labels, row after row, or as "png".
 
     Takes arrays (height, width) or (height, width, 1) of bool or of integers from 0 to 255, PIL images of one number a
-    pixel, PNG bytes, and COCO's dicts of "size" and "counts", compressed or not, whose pixels become 0 and 1. Of
-    palettes the numbers are kept, not the colours; gray of 1, 2 and 4 bits is not scaled. With "png", PNG bytes are
-    stored as they are.
+    pixel, PNG files or their bytes, and COCO's dicts of "size" and "counts", compressed or not, whose pixels become 0
+    and 1. Of palettes the numbers are kept, not the colours; gray of 1, 2 and 4 bits is not scaled. With "png", PNG
+    bytes are stored as they are.
 
     In pipelines a mask is (height, width, 1), and an operation whose filter would mix labels is refused.
     """
@@ -110,9 +111,10 @@ class MaskField(Field):
         return SHAPE
 
     def prepare(self, value: Any) -> Any:
-        """PNG bytes as bytes; an array of our own of all else."""
-        if isinstance(value, bytes | bytearray | memoryview):
-            return bytes(value)
+        """PNG bytes as bytes, those of a file too; an array of our own of all else."""
+        value = file_bytes(value)
+        if isinstance(value, bytes):
+            return value
         if isinstance(value, Mapping):
             return from_coco(value)
         mode = getattr(value, "mode", None)

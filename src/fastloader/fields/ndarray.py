@@ -249,3 +249,29 @@ class NDArrayField(Field):
 
     def __repr__(self) -> str:
         return f"NDArrayField(dtype={str(self.np_dtype)!r}, shape={self.shape})"
+
+
+class ArrayDecoder(Decoder):
+    """Reads what a field stores as NDARRAY does; the field's ``array`` says of which dtype and shape."""
+
+    def __init__(self, field: Any) -> None:
+        super().__init__(field)
+        self.inner = NDArrayDecoder(field.array)
+
+    def __call__(self, metadata: Any, read: ReadFunction) -> NDArray[Any]:
+        """A read-only view of the file where alignment allows."""
+        return self.inner(metadata, read)
+
+    @property
+    def plan(self) -> Plan:
+        """As that of the arrays."""
+        return self.inner.plan
+
+    @property
+    def elements(self) -> Elements | None:
+        """As those of the arrays."""
+        return self.inner.elements
+
+    def batch(self, metadata: NDArray[Any], payloads: PayloadBatch) -> Any:
+        """One array where all have one length, else a list."""
+        return self.inner.batch(metadata, payloads)

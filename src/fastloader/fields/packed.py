@@ -131,12 +131,19 @@ class PackedTextField(Field):
             tokens, lengths = value
         elif isinstance(value, Mapping) and {"tokens", "lengths"} <= value.keys():
             tokens, lengths = value["tokens"], value["lengths"]
+        elif isinstance(value, Mapping) and {"tokens", "document_ids"} <= value.keys():  # as it is read
+            documents = np.asarray(value["document_ids"])
+            there = documents >= 0
+            tokens, lengths = np.asarray(value["tokens"])[there], np.unique(documents[there], return_counts=True)[1]
         elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
             parts = [as_tokens(one, self.vocab_size) for one in value]
             tokens, lengths = np.concatenate([np.zeros(0, self.dtype), *parts]), np.array([len(part) for part in parts])
         else:
             raise TypeError(f"expected a list of documents, or what fastloader.pack gives, got {type(value).__name__}")
-        array, sizes = as_tokens(tokens, self.vocab_size), np.array(lengths, np.int64)
+        array, sizes = as_tokens(tokens, self.vocab_size), np.array(lengths)
+        if sizes.dtype.kind not in "iu" and sizes.size:
+            raise TypeError(f"lengths are whole numbers, got {lengths!r}")
+        sizes = sizes.astype(np.int64)
         if sizes.ndim != 1 or not sizes.size or (sizes < 1).any():
             raise ValueError("a sequence has at least one document, and a document at least one token")
         if sizes.sum() != len(array):
@@ -146,7 +153,7 @@ class PackedTextField(Field):
         return Packed(array, sizes)
 
     def encode(self, value: Any) -> Encoded:
-        """Takes what ``fastloader.pack`` gives, or a list of documents that fit one sequence."""
+        """Takes what ``fastloader.pack`` gives, a list of documents that fit one sequence, or one that was read."""
         tokens, lengths = self.prepare(value)
         return Encoded((len(lengths), len(tokens)), lengths.astype("<u4").tobytes() + tokens.tobytes())
 

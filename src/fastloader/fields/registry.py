@@ -17,7 +17,8 @@ from fastloader.fields.flow import OpticalFlowField
 from fastloader.fields.image import JPEGImageField, PNGImageField, RawImageField, WebPImageField
 from fastloader.fields.mask import MaskField
 from fastloader.fields.ndarray import NDArrayField
-from fastloader.fields.nested import DictField, ListField
+from fastloader.fields.nested_dict import DictField
+from fastloader.fields.nested_list import ListField
 from fastloader.fields.packed import PackedTextField
 from fastloader.fields.shapes import BoxesField, KeypointsField
 from fastloader.fields.text import TextField

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import operator
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastloader.fields.files import file_bytes
 from fastloader.fields.sound_files import decode, facts_of
 
 MAX_CHANNELS = 64
@@ -23,17 +22,9 @@ def own_sound(value: Any) -> Any:
     data = getattr(value, "data", None)
     if hasattr(value, "codec") and isinstance(data, bytes | memoryview):  # an EncodedAudio that was read
         return bytes(data)
+    value = file_bytes(value)
     if isinstance(value, bytes):
         return value
-    if isinstance(value, bytearray | memoryview):
-        return bytes(value)
-    if isinstance(value, str | os.PathLike):
-        return Path(value).read_bytes()
-    if hasattr(value, "read"):
-        read = value.read()
-        if not isinstance(read, bytes):
-            raise TypeError(f"a file of {type(read).__name__}; open it in binary mode")
-        return read
     if isinstance(value, tuple):
         if len(value) != 2:
             raise TypeError(f"a tuple of {len(value)}; a sound with its rate is (array, rate)")

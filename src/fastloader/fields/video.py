@@ -34,7 +34,6 @@ class Video(Lazy, ABC):
     codec: str
 
     def __init__(self, field: Field, metadata: Any, payload: memoryview) -> None:
-        super().__init__()
         self.field = field
         self._metadata = metadata
         self._payload = payload
@@ -172,11 +171,3 @@ def check_size(size: Any) -> Size:
     if not (1 <= height <= 1 << 16 and 1 <= width <= 1 << 16):
         raise ValueError(f"size={size!r}: sides from 1 to {1 << 16}")
     return height, width
-
-
-def file_bytes(value: Any) -> Any:
-    """What a file holds, where the value names one."""
-    if isinstance(value, str) or hasattr(value, "__fspath__"):
-        with open(value, "rb") as file:
-            return file.read()
-    return bytes(value) if isinstance(value, bytearray | memoryview) else value

@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.errors import FastLoaderError, FormatError
+from fastloader.errors import DecodeError, FastLoaderError, FormatError
 from fastloader.fields import libav
 from fastloader.fields.base import Decoder, Encoded, Field, ReadFunction
+from fastloader.fields.files import file_bytes
 from fastloader.fields.pixels import make_flags
-from fastloader.fields.video import Size, Video, file_bytes
+from fastloader.fields.video import Size, Video
 from fastloader.fields.video_index import VideoIndex, index_size
 from fastloader.types import TypeId
 
@@ -58,6 +59,17 @@ class CompressedVideo(Video):
         """The file, byte for byte."""
         return bytes(self._video)
 
+    def check(self) -> None:
+        """The index must be that of the video, and all frames must decode."""
+        with self.blamed():
+            try:
+                index, _, _ = libav.scan(self.bytes)
+            except ValueError as error:
+                raise DecodeError(str(error)) from None
+            if index.to_bytes() != self._payload[len(self._video) :]:
+                raise FormatError("the frame index is not that of the video")
+            libav.check_frames(self.index, self._video, (self.height, self.width))
+
     def each(
         self, numbers: NDArray[np.int64], size: Size | None, filter: str
     ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
@@ -77,9 +89,9 @@ class VideoDecoder(Decoder):
 class VideoCompressedField(Field):
     """Videos stored as they are: H.264, HEVC, VP9, AV1, MPEG-4 and the like, in mp4, mkv, webm or another container.
 
-    Takes the name of a file or its bytes, and keeps them byte for byte. On writing the packets are listed, without
-    decoding any; with that list, stored behind the video, any frame is decoded from the nearest key frame on. With
-    ``check`` all of it is decoded once, and what does not decode is refused.
+    Takes the name of a file, an open one, its bytes, or a video that was read, and keeps them byte for byte. On writing
+    the packets are listed, without decoding any; with that list, stored behind the video, any frame is decoded from the
+    nearest key frame on. With ``check`` all of it is decoded once, and what does not decode is refused.
 
     Reading gives a ``Video``. Needs PyAV: ``pip install "fastloader[video]"``.
     """
@@ -97,12 +109,12 @@ class VideoCompressedField(Field):
         return ROW
 
     def prepare(self, value: Any) -> Any:
-        """The bytes, read now if a file is named."""
-        return file_bytes(value)
+        """The bytes, read now if a file is named; of a video that was read, its file."""
+        return value.bytes if isinstance(value, CompressedVideo) else file_bytes(value)
 
     def encode(self, value: Any) -> Encoded:
         """The file with its index behind it."""
-        video = file_bytes(value)
+        video = self.prepare(value)
         if not isinstance(video, bytes):
             raise TypeError(
                 f"expected a video file or its bytes, got {type(video).__name__}; VideoFramesField takes frames"
@@ -111,26 +123,16 @@ class VideoCompressedField(Field):
         if not (0 < height < 1 << 16 and 0 < width < 1 << 16):
             raise ValueError(f"frames of {height}x{width}")
         if self.check:
-            _check(index, video)
+            try:
+                libav.check_frames(index, memoryview(video), (height, width))
+            except FastLoaderError as error:
+                raise ValueError(f"the video does not decode: {error}") from None
         row = (height, width, len(index.packets), 0, index.duration, index.codec.encode())
         return Encoded(row, video + index.to_bytes())
 
     def stored_value(self, payload: memoryview) -> memoryview:
         """The video, without the index behind it."""
         return payload[: len(payload) - index_size(payload)]
-
-    def fault_of(self, read: ReadFunction) -> str | None:
-        """The index must be that of the video, and all frames must decode."""
-        payload = read()
-        video = self.stored_value(payload)
-        try:
-            index, _, _ = libav.scan(bytes(video))
-            if index.to_bytes() != payload[len(video) :]:
-                return "the frame index is not that of the video"
-            libav.count_frames(index, video)
-        except (FastLoaderError, ValueError) as error:
-            return str(error)
-        return None
 
     def collate(self, values: Sequence[Any]) -> list[Any]:
         """Always a list."""
@@ -139,10 +141,3 @@ class VideoCompressedField(Field):
     def get_decoder_class(self) -> type[Decoder]:
         """Reads videos."""
         return VideoDecoder
-
-
-def _check(index: VideoIndex, video: bytes) -> None:
-    try:
-        libav.count_frames(index, memoryview(video))
-    except FastLoaderError as error:
-        raise ValueError(f"the video does not decode: {error}") from None

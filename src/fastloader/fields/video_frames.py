@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import FormatError
-from fastloader.fields.base import Decoder, Encoded, Field, ReadFunction
+from fastloader.fields.base import Decoder, Encoded, Field, ReadFunction, naming
+from fastloader.fields.files import file_bytes
 from fastloader.fields.image import JPEGImageField, PNGImageField
-from fastloader.fields.pixels import as_hwc, own_pixels, pixels_of
-from fastloader.fields.video import Size, Video, file_bytes
+from fastloader.fields.pixels import as_hwc, make_flags, own_pixels, pixels_of
+from fastloader.fields.video import Size, Video
 from fastloader.types import TypeId
 
 ROW = np.dtype([("height", "<u4"), ("width", "<u4"), ("channels", "<u4"), ("frames", "<u4")])
@@ -81,6 +82,12 @@ class FramesVideo(Video):
         """The payload: frames one behind the other, and their offsets."""
         return bytes(self._payload)
 
+    def check(self) -> None:
+        """Each frame must decode."""
+        with self.blamed():
+            for number in range(self.num_frames):
+                self._frame(number)
+
     def each(
         self, numbers: NDArray[np.int64], size: Size | None, filter: str
     ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
@@ -114,8 +121,10 @@ class VideoFramesField(Field):
     """Videos as pictures of one size, each decoded without the others: ``format`` is "jpeg", "png" or "raw".
 
     Takes an array (frames, height, width, 1 or 3) or (frames, height, width) of uint8, or a list of frames: arrays, PIL
-    images, and for JPEG and PNG also files or bytes that are that already. ``quality``, ``subsampling`` and
-    ``seekable`` are those of ``JPEGImageField``. ``fps`` says when frames are shown.
+    images, and for JPEG and PNG also files or bytes that are that already; or a ``Video`` that was read.
+
+    ``quality``, ``subsampling`` and ``seekable`` are those of ``JPEGImageField``. ``fps`` says when frames are shown.
+    ``check`` decodes ready frames once on writing and refuses what does not decode.
 
     Reading gives a ``Video``.
     """
@@ -125,6 +134,7 @@ class VideoFramesField(Field):
     quality: int = 90
     subsampling: str = "420"
     seekable: bool = True
+    check: bool = False
 
     type_id: ClassVar[int] = TypeId.VIDEO_FRAMES
 
@@ -133,6 +143,7 @@ class VideoFramesField(Field):
             raise ValueError(f"format={self.format!r}: one of {', '.join(FORMATS)}")
         if isinstance(self.fps, bool) or not isinstance(self.fps, int | float | np.integer | np.floating):
             raise TypeError(f"fps={self.fps!r}: frames a second")
+        make_flags(self, "check")
         object.__setattr__(self, "fps", float(self.fps))
         if not (isfinite(self.fps) and self.fps > 0):
             raise ValueError(f"fps={self.fps!r}: above 0")
@@ -146,8 +157,10 @@ class VideoFramesField(Field):
     def picture(self) -> JPEGImageField | PNGImageField:
         """The field of one frame, where it is encoded."""
         if self.format == "png":
-            return PNGImageField()
-        return JPEGImageField(quality=self.quality, subsampling=self.subsampling, seekable=self.seekable)
+            return PNGImageField(check=self.check)
+        return JPEGImageField(
+            quality=self.quality, subsampling=self.subsampling, seekable=self.seekable, check=self.check
+        )
 
     @property
     def metadata_type(self) -> np.dtype[Any]:
@@ -158,9 +171,17 @@ class VideoFramesField(Field):
         """Arrays are copied, PIL images loaded, files read."""
         if isinstance(value, np.ndarray):
             return value.copy()
+        if isinstance(value, FramesVideo) and value.codec == self.format != "raw":
+            return [bytes(value.encoded(i)) for i in range(len(value))]
+        if isinstance(value, Video):
+            return value.frames()
         if isinstance(value, str | bytes | bytearray | memoryview) or not isinstance(value, Sequence):
             raise TypeError(f"expected an array or a list of frames, got {type(value).__name__}")
-        return [own_pixels(file_bytes(frame)) for frame in value]
+        frames = []
+        for i, frame in enumerate(value):
+            with naming(f"frame {i}"):
+                frames.append(own_pixels(file_bytes(frame)))
+        return frames
 
     def encode(self, value: Any) -> Encoded:
         """Frames one behind the other, and where each begins."""
@@ -184,7 +205,7 @@ class VideoFramesField(Field):
         return Encoded((*shape, len(made)), b"".join(payload))
 
     def _encode_frame(self, number: int, frame: Any) -> tuple[tuple[int, int, int], bytes]:
-        try:
+        with naming(f"frame {number}"):
             if self.format == "raw":
                 pixels = as_hwc(pixels_of(frame), (1, 3), (np.uint8,))
                 height, width, channels = pixels.shape
@@ -193,8 +214,6 @@ class VideoFramesField(Field):
             if bits != 8:
                 raise ValueError(f"a frame of {bits} bits a sample; frames have 8")
             return (height, width, channels), bytes(data)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"frame {number}: {error}") from None
 
     def collate(self, values: Sequence[Any]) -> list[Any]:
         """Always a list."""

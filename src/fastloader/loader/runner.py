@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import FastLoaderError, ShapeError, StoreError
-from fastloader.fields import Lazy
+from fastloader.fields import locate_batch
 from fastloader.formats.fld import Dataset, explain
 from fastloader.formats.fld.spans import payload_spans
 from fastloader.loader.columns import Column, Fault, Source, Value, compare_sizes
@@ -290,9 +290,7 @@ class Runner:
     def _locate_lazy(self, made: dict[str, Value], samples: NDArray[np.int64]) -> None:
         """Values that are decoded when the consumer asks for it must know where they come from."""
         for name, (values, _) in made.items():
-            for value, sample in zip(values, samples.tolist(), strict=True) if isinstance(values, list) else ():
-                if isinstance(value, Lazy):
-                    value.locate(self._path(sample), sample, name)
+            locate_batch(values, samples, self._path, name)
 
     def _path(self, sample: int) -> Any:
         number, _ = self._dataset.where(sample)

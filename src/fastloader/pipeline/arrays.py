@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastloader import kernels
-from fastloader.fields import Field, NDArrayField, RawImageField
+from fastloader.fields import EmbeddingField, Field, NDArrayField, RawImageField
 from fastloader.ops import ArrayOp, Numbers, Op
 from fastloader.pipeline.compiler import Compiled, linked, no_operation, wrong
 from fastloader.pipeline.draws import MAX_OPS, Entry, entry_of
@@ -14,7 +14,9 @@ from fastloader.pipeline.pieces import PipelineError, check_size, cut, element_t
 
 def is_array(field: Field) -> bool:
     """Whether its pipelines are those of arrays; those of 8-bit images are not."""
-    return isinstance(field, NDArrayField) or (isinstance(field, RawImageField) and field.dtype != "uint8")
+    if isinstance(field, RawImageField):
+        return field.dtype != "uint8"
+    return isinstance(field, NDArrayField | EmbeddingField)
 
 
 def compile_arrays(
@@ -50,6 +52,13 @@ def compile_arrays(
 
 def _stored(name: str, field: Field) -> Numbers:
     """What a row is before the first operation."""
+    if isinstance(field, EmbeddingField):
+        if field.dtype != "float32":
+            raise PipelineError(
+                f"pipelines for {name!r}: {field!r} has numbers that no operation takes",
+                hint="they take embeddings of float32; use transforms= for others",
+            )
+        return Numbers((field.dim,), field.dtype)
     shape = field.fixed_shape if isinstance(field, NDArrayField) else field.shape  # type: ignore[attr-defined]
     dtype = field.dtype  # type: ignore[attr-defined]
     if shape is None or 0 in shape:

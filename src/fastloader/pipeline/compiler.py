@@ -246,8 +246,8 @@ def _stored(name: str, field: Field) -> tuple[int, tuple[int, int, int], Pixels]
         return _RAW, (0, 0, 0), Pixels(None, None)
     raise PipelineError(
         f"pipelines for {name!r}: {field!r} has no 8-bit images",
-        hint="pipelines take JPEG, PNG and WebP images, masks, RawImageField, and NDArrayField with a fixed shape; "
-        "use transforms= for others",
+        hint="pipelines take JPEG, PNG and WebP images, masks, RawImageField, EmbeddingField, NDArrayField with a "
+        "fixed shape, sounds, videos, boxes and keypoints (Follow) and lists (Choose); use transforms= for others",
     )
 
 

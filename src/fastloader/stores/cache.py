@@ -240,6 +240,15 @@ class BlockCache:
             os.close(fd)
 
 
+def cache_at(folder: str | os.PathLike[str] | None, size: int | str | None) -> BlockCache | None:
+    """The cache that was asked for, if one was."""
+    if folder is not None:
+        return BlockCache(folder, size)
+    if size is not None:
+        raise ValueError("cache_size without cache_dir: say where to keep the copies")
+    return None
+
+
 class CachedObject:
     """One object's blocks: from the disk where they are there, else from the store and then kept."""
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from fastloader.errors import FastLoaderError, NotFoundError, StoreError
 from fastloader.stores import client
 from fastloader.stores.base import ChangedError, Done, RefusedError, Stat, full_url
-from fastloader.stores.connecting import HINTS, configuration, connect
+from fastloader.stores.connecting import HINTS, configuration, connect, shortened
 from fastloader.stores.retrying import Pace, RetryPolicy
 from fastloader.stores.uploading import CloudUpload
 from fastloader.stores.urls import parse_url
@@ -270,7 +270,7 @@ class CloudStore:
             if writing:
                 return ChangedError("was changed by another writer in the meantime", path=where, hint="read it again")
             return self._changed(key, "the server says so")
-        said = str(error).split("\n\nDebug source:")[0].strip()
+        said = shortened(error)
         if kind in ("PermissionDeniedError", "UnauthenticatedError"):
             return RefusedError(f"access is refused: {said}", path=where, hint=HINTS[self.kind])
         often = f" {tried} times" if tried > 1 else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -77,5 +78,12 @@ def connect(kind: str, url: str, config: Mapping[str, Any], policy: RetryPolicy,
     except StoreError:
         raise
     except Exception as error:
-        said = str(error).split("\n\nDebug source:")[0].strip()
+        said = shortened(error)
         raise StoreError(f"storage_options are not understood: {said}", path=url, hint=HINTS[kind]) from error
+
+
+def shortened(error: Exception) -> str:
+    """What was said, without what only the client's makers need, and of a server's page its message alone."""
+    said = str(error).split("\n\nDebug source:")[0].strip()
+    page = re.search(r"<Message>(.*?)</Message>", said, re.DOTALL)
+    return f"{said.partition('<?xml')[0].partition('<Error>')[0].strip()} {page[1]}" if page else said

@@ -13,6 +13,7 @@ import numpy as np
 
 from fastloader.errors import SampleError
 from fastloader.fields.convert import whole
+from fastloader.fields.text import utf8
 from fastloader.fields.tokenized import TokenStreamField, as_tokens
 from fastloader.fields.tokenizers import as_tokenizer
 from fastloader.formats.fld import FieldSpec, FldBuilder
@@ -88,6 +89,7 @@ class TokenStreamWriter:
             if isinstance(document, str):
                 if self._tokenizer is None:
                     raise ValueError("the document is text; give the writer a tokenizer, or give tokens")
+                utf8(document)
                 (document,) = self._tokenizer.encode([document])
             tokens = as_tokens(document, self.field.vocab_size)
         except Exception as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,8 @@ from fastloader.stores import ObjectPath, RefusedError, write_atomically
 
 MANIFEST = "manifest.json"
 FORMAT = "fastloader manifest"
+_OWN = re.compile(r"(data-[0-9a-f]{8}/)?shard-([0-9a-f]{8}-)?\d{5,}\.fld")
+"""Names of shards in a store; a conversion puts them in a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,10 @@ class Manifest:
     def with_shards(self, shards: Sequence[Shard]) -> Manifest:
         """The next snapshot: these shards behind the ones there are."""
         return replace(self, shards=self.shards + tuple(shards), snapshot=self.snapshot + 1)
+
+    def own_shards(self) -> list[str]:
+        """The paths of those that a writer made for this very folder: what replaces the dataset may remove them."""
+        return [shard.path for shard in self.shards if _OWN.fullmatch(shard.path)]
 
     def to_bytes(self) -> bytes:
         """The file's content."""

@@ -1,0 +1,161 @@
+"""Batches as JAX arrays: without a copy on the CPU, ahead of the step on other devices, sharded where that is asked."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fastloader.dataset import open_dataset
+from fastloader.errors import MissingExtraError
+from fastloader.loader import DataLoader
+from fastloader.reader import DatasetReader
+from fastloader.samplers.checks import whole
+from fastloader.types import Sample
+
+try:
+    import jax
+except ImportError as error:
+    raise MissingExtraError(
+        "JAX is not installed", extra="jax", hint="pip install jax, as its own page says for your accelerator"
+    ) from error
+
+_ALIGNED = 64
+
+
+def to_jax(value: Any) -> Any:
+    """An array as one of JAX's on the CPU, over the same memory where its alignment allows; other values as they are.
+
+    JAX has no 64-bit numbers unless told (``jax_enable_x64``): they become 32-bit ones, as everywhere in JAX.
+    """
+    if isinstance(value, np.ma.MaskedArray):
+        value = value.filled(0)
+    if not isinstance(value, np.ndarray) or value.dtype == object or value.dtype.kind not in "?biufcV":
+        return value
+    if value.dtype.kind == "V" and value.dtype.name != "bfloat16":
+        return value
+    plain = value.flags.c_contiguous and value.__array_interface__["data"][0] % _ALIGNED == 0
+    config: Any = jax.config
+    wide = value.dtype.itemsize == 8 and value.dtype.kind in "iuf" and not config.jax_enable_x64
+    if plain and not wide and value.flags.writeable and value.size and value.dtype.name != "bfloat16":
+        return jax.dlpack.from_dlpack(value)
+    return jax.numpy.asarray(value)
+
+
+class JaxLoader:
+    """Batches as dictionaries of JAX arrays, by ``fastloader.DataLoader``, whose options it takes.
+
+    - ``device``: where they go; by default the first of ``jax.devices()``. On the CPU they share the engine's memory.
+    - ``sharding``: a ``jax.sharding.Sharding`` for the arrays, or one by field. In a world of several processes each
+      loads its own part of the batch, and the arrays are global ones; ``rank`` and ``world_size`` are then by default
+      those of ``jax.process_index()`` and ``jax.process_count()``.
+    - ``ahead``: how many batches are on their way to the device before they are needed.
+
+    What is no array of numbers (text, lists) comes as it is. ``state_dict`` is behind the batch that was given last.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        batch_size: int = 32,
+        *,
+        device: Any = None,
+        sharding: Any = None,
+        ahead: int = 2,
+        **options: Any,
+    ) -> None:
+        if device is not None and sharding is not None:
+            raise ValueError("device and sharding: the sharding names devices itself")
+        self._ahead = whole("ahead", ahead, 0)
+        self._sharding = sharding
+        self._device = device if device is not None else jax.devices()[0]
+        reader = open_dataset(source) if isinstance(source, str | os.PathLike) else source
+        if sharding is not None and jax.process_count() > 1:
+            options = {"rank": jax.process_index(), "world_size": jax.process_count(), **options}
+        self.loader = DataLoader(reader, batch_size, **options)
+        self._state: dict[str, Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        batches = iter(self.loader)
+        self._state = None
+        return self._given(batches)
+
+    def _given(self, batches: Iterator[Any]) -> Iterator[Any]:
+        waiting: deque[tuple[Any, dict[str, Any]]] = deque()
+        for batch in batches:
+            waiting.append((self._placed(batch), self.loader.state_dict()))
+            del batch
+            if len(waiting) > self._ahead:
+                made, self._state = waiting.popleft()
+                yield made
+        while waiting:
+            made, self._state = waiting.popleft()
+            yield made
+
+    def _placed(self, batch: Any) -> Any:
+        if not isinstance(batch, Mapping):
+            return self._put("", batch)
+        return {name: self._put(name, value) for name, value in batch.items()}
+
+    def _put(self, name: str, value: Any) -> Any:
+        sharding = self._sharding.get(name) if isinstance(self._sharding, Mapping) else self._sharding
+        if not isinstance(value, np.ndarray) or value.dtype == object:
+            return value
+        if isinstance(value, np.ma.MaskedArray):
+            value = value.filled(0)
+        if sharding is not None:
+            make: Any = jax.make_array_from_process_local_data
+            return make(sharding, np.asarray(value))
+        if self._device.platform == "cpu" and self._device == jax.devices("cpu")[0]:
+            return to_jax(value)
+        return jax.device_put(np.asarray(value), self._device)
+
+    def set_epoch(self, epoch: int) -> None:
+        """The number of the next pass."""
+        self.loader.set_epoch(epoch)
+        self._state = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the consumer is: behind the batch it was given last."""
+        return self.loader.state_dict() if self._state is None else dict(self._state)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved state with the next pass."""
+        self.loader.load_state_dict(state)
+        self._state = None
+
+    def close(self) -> None:
+        """End the threads. Batches already given stay valid."""
+        self.loader.close()
+
+    def __enter__(self) -> JaxLoader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class JaxSource:
+    """Samples by number, as grain's data loaders take them: ``__len__``, ``__getitem__``, and it pickles."""
+
+    def __init__(self, source: Any, fields: Sequence[str] | None = None) -> None:
+        self._reader = open_dataset(source) if isinstance(source, str | os.PathLike) else source
+        if not isinstance(self._reader, DatasetReader):
+            raise TypeError(f"JaxSource takes a .fld dataset, not a {type(source).__name__}")
+        self._fields = None if fields is None else [fields] if isinstance(fields, str) else list(fields)
+
+    def __len__(self) -> int:
+        return len(self._reader)
+
+    def __getitem__(self, index: Any) -> Sample:
+        sample: Sample = self._reader.read_sample(int(index), self._fields)
+        return sample
+
+    def __repr__(self) -> str:
+        return f"JaxSource({str(self._reader.path)!r}, {self._fields})"

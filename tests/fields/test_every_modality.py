@@ -1,0 +1,151 @@
+"""Each field does all that fields do: it takes what people have in hand, and goes from the writer to every reader."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from modalities import MODALITIES
+from modality import Modality, used, value_of
+
+import fastloader as fl
+from fastloader import ops
+from fastloader.cli import main
+from fastloader.pipeline import PipelineError
+from fastloader.testing import identical
+from fastloader.testing.compare import agree, row
+
+NAME = "it"
+COUNT = 5
+
+
+@pytest.fixture(params=MODALITIES)
+def modality(request: pytest.FixtureRequest) -> Modality:
+    return MODALITIES[request.param]
+
+
+def written(modality: Modality, folder: Path) -> Path:
+    """Some samples, one of them missing."""
+    path = folder / "x.fld"
+    beside = {name: value for name, (_, value) in modality.companions.items()}
+    fields = {NAME: modality.field} | {name: one for name, (one, _) in modality.companions.items()}
+    with fl.DatasetWriter(path, fields) as writer:
+        for i in range(COUNT):
+            writer.write_sample({NAME: None if i == 3 else value_of(modality, folder), **beside})
+    return path
+
+
+def alone(value: Any) -> Any:
+    """A packed sequence without what is told of a whole batch; anything else as it is."""
+    packed = isinstance(value, dict) and "cu_seqlens" in value
+    return {name: one for name, one in value.items() if name not in ("cu_seqlens", "max_seqlen")} if packed else value
+
+
+def rows_of(part: Any, count: int) -> list[Any]:
+    """The values of a batch, ``None`` where one is missing."""
+    if not isinstance(part, dict) or "cu_seqlens" not in part:
+        return [row(part, i) for i in range(count)]
+    rows = [{name: values[i] for name, values in alone(part).items()} for i in range(count)]
+    return [None if (one["document_ids"] < 0).all() else one for one in rows]
+
+
+def run(*arguments: object) -> str:
+    done = CliRunner().invoke(main, [str(one) for one in arguments])
+    assert done.exit_code == 0, done.output + done.stderr
+    return done.stdout
+
+
+def test_every_form_of_a_value_is_taken_and_means_the_same(modality: Modality, tmp_path: Path) -> None:
+    with fl.DatasetWriter(tmp_path / "x.fld", {NAME: modality.field}) as writer:
+        for make in modality.forms.values():
+            writer.write_sample([make(tmp_path)])
+    reader = fl.open(tmp_path / "x.fld")
+    values = [used(sample[NAME]) for sample in reader]
+    for form, value in zip(modality.forms, values, strict=True):
+        assert identical(value, values[0]), form
+    assert len({bytes(reader.read_payload(i, NAME)) for i in range(len(reader))}) == 1 or modality.lossy
+
+
+def test_options_come_back_from_a_file(modality: Modality, tmp_path: Path) -> None:
+    reader = fl.open(written(modality, tmp_path))
+    assert reader.fields[NAME] == modality.field
+    assert type(reader.fields[NAME]) is type(modality.field)
+    assert reader.fields[NAME].to_binary() == modality.field.to_binary()
+
+
+def test_the_loader_gives_what_the_reader_gives(modality: Modality, tmp_path: Path) -> None:
+    reader = fl.open(written(modality, tmp_path))
+    single = [reader[i][NAME] for i in range(COUNT)]
+    for workers in (0, 2):
+        found: list[Any] = []
+        for batch in fl.DataLoader(reader, 2, shuffle=False, num_workers=workers, fields=[NAME]):
+            found += rows_of(batch[NAME], 2 if len(found) < COUNT - 1 else 1)
+        for i, (one, other) in enumerate(zip(single, found, strict=True)):
+            assert agree(used(alone(one)), used(other)), i
+
+
+def test_pipelines_take_it_or_say_what_does(modality: Modality, tmp_path: Path) -> None:
+    reader = fl.open(written(modality, tmp_path))
+    options: dict[str, Any] = {"indices": [0, 1, 2, 4], "shuffle": True, "seed": 5, "on_error": "raise"}
+    if not modality.pipeline:
+        with pytest.raises(PipelineError, match=f"pipelines for {NAME!r}.*use transforms= for others"):
+            fl.DataLoader(reader, 4, pipelines={NAME: [ops.HorizontalFlip()]})
+        (batch,) = fl.DataLoader(reader, 4, fields=[NAME], transforms={NAME: lambda part: ["made", part]}, **options)
+        assert batch[NAME][0] == "made"
+        return
+    pipelines = {NAME: list(modality.pipeline)} | modality.pipelines
+    made = []
+    for workers in (0, 2):
+        loader = fl.DataLoader(reader, 4, pipelines=pipelines, num_workers=workers, **options)
+        assert str(modality.pipeline[-1]) in str(loader.explain())
+        made += [used(batch[NAME]) for batch in loader]
+    assert len(made) == 2
+    assert len(made[0]) == 4
+    assert identical(made[0], made[1])
+
+
+def test_expressions_take_it(modality: Modality, tmp_path: Path) -> None:
+    path = written(modality, tmp_path)
+    wanted = [used(sample[NAME]) for sample in fl.open(path)]
+    given = fl.open(path).map(lambda sample: used(sample[NAME]), num_parallel_calls=2)
+    assert all(identical(one, other) for one, other in zip(wanted, given, strict=True))
+
+
+def test_the_command_line_shows_it(modality: Modality, tmp_path: Path) -> None:
+    path = written(modality, tmp_path)
+    kind = type(modality.field).__name__
+    assert kind in json.dumps(json.loads(run("info", path, "--json"))) or kind.removesuffix("Field") in run(
+        "info", path
+    )
+    assert NAME in run("info", path)
+    listed = run("ls", path).splitlines()
+    assert len(listed) == COUNT
+    assert modality.listed in listed[0]
+    assert f"{NAME}=missing" in listed[3]
+    assert modality.shown in run("cat", path, 0)
+    facts = json.loads(run("cat", path, 0, "--json"))["fields"]
+    assert facts[NAME]
+    assert "missing" in run("cat", path, 3)
+    assert "all good" in run("verify", path, "--decode")
+    stored = CliRunner().invoke(main, ["cat", str(path), "0", NAME])
+    assert stored.exit_code == 0
+    assert stored.stdout_bytes
+
+
+def test_samples_are_written_again_as_they_were_read(modality: Modality, tmp_path: Path) -> None:
+    """What a reader gives, its field takes."""
+    reader = fl.open(written(modality, tmp_path))
+    again = tmp_path / "again.fld"
+    with fl.DatasetWriter(again, {NAME: modality.field}) as writer:
+        writer.write_many({NAME: sample[NAME]} for sample in reader)
+    for one, other in zip(reader, fl.open(again), strict=True):
+        assert identical(used(one[NAME]), used(other[NAME]))
+
+
+def test_forms_are_of_more_than_one_kind() -> None:
+    assert all(len(one.forms) > 1 for one in MODALITIES.values())
+    assert np.mean([bool(one.pipeline) for one in MODALITIES.values()]) > 0.5
