@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
 
 #include "image.h"
 #include "keys.h"
@@ -50,6 +51,34 @@ public:
 
 private:
     Py_buffer view_{};
+};
+
+// Buffers of Python's that were lent to threads without the GIL. These put them here when they are done, and whoever comes
+// next from Python lets go of them.
+class Returned {
+public:
+    ~Returned() {
+        if (buffers_.empty()) return;
+        nb::gil_scoped_acquire acquire;
+        buffers_.clear();
+    }
+
+    static std::shared_ptr<const void> lend(const std::shared_ptr<Returned>& to, Buffer buffer) {
+        return {new Buffer(std::move(buffer)), [to](Buffer* lent) {
+                    std::lock_guard lock(to->mutex_);
+                    to->buffers_.emplace_back(lent);
+                }};
+    }
+
+    void let_go() {
+        decltype(buffers_) gone;  // ends after the lock: what Python does then is its own business
+        std::lock_guard lock(mutex_);
+        gone.swap(buffers_);
+    }
+
+private:
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<Buffer>> buffers_;
 };
 
 class MutableBuffer : public Buffer {

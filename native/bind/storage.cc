@@ -3,6 +3,7 @@
 
 #include "codec.h"
 #include "crc32c.h"
+#include "guard.h"
 #include "hash.h"
 #include "packing.h"
 #include "permutation.h"
@@ -25,7 +26,9 @@ void bind_checksums(nb::module_& m) {
     m.def("crc32c", [](nb::object data, std::uint32_t value) {
         Buffer buffer(data);
         nb::gil_scoped_release release;
-        return fl::crc32c(buffer.bytes(), value);
+        std::uint32_t computed = 0;
+        fl::guarded([&] { computed = fl::crc32c(buffer.bytes(), value); });
+        return computed;
     }, "data"_a, "value"_a = 0, nb::sig("def crc32c(data: Buffer, value: int = 0) -> int"));
 
     m.def("crc32c_variants", [] {

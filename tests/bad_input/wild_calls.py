@@ -337,7 +337,10 @@ def use_engine(w: Wild) -> None:
         )
         for _ in range(columns)
     ]  # fmt: skip
-    io = (w.rng.choice([0, 0, 0, 1, 2, 3, 4, 9]), w.rng.choice([0, 4096, 1 << 20]), w.rng.choice([0, 0, 512, 4096, 7]))
+    io = (
+        w.rng.choice([0, 0, 0, 1, 2, 3, 4, 9]), w.rng.choice([0, 4096, 1 << 20]),
+        w.rng.choice([0, 0, 512, 4096, 7]), w.rng.random() < 0.2,
+    )  # fmt: skip
     engine = kernels.Engine(plans, w.rng.choice([0, 1, 3]), w.rng.choice([0, 1, 4]), w.small(), io)
     status = os.stat(__file__)
     files = [("", 0, 0), ("/dev/zero", 1, 2), (__file__, status.st_dev, status.st_ino)]

@@ -17,7 +17,7 @@ from typing import Any, Literal, NoReturn, Protocol, Self
 from fastloader.errors import NotFoundError, SampleError, StoreError
 from fastloader.fields import Field
 from fastloader.formats.fld import Chunk, Dataset, FieldSpec
-from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE
+from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE, REMOTE_PAGE_SIZE
 from fastloader.formats.fld.remote_target import BucketTarget, ObjectTarget
 from fastloader.formats.fld.target import AppendTarget, FileTarget, FolderTarget, Target
 from fastloader.progress import progress
@@ -65,7 +65,8 @@ class DatasetWriter:
     A sample that can't be written ends the writing, whatever is wrong with it: the ``SampleError`` names sample and
     field, every later call raises it again, and nothing is published. To leave out bad samples, check them before.
 
-    ``page_size`` is a power of two, 2 MiB unless given; a writer that adds to a dataset keeps the page size there.
+    ``page_size`` is a power of two, 2 MiB unless given, or 4 MiB for objects in a store; a writer that adds to a
+    dataset keeps the page size there.
     ``compression`` is ``None``, "lz4", "zstd" or "zstd:LEVEL", for all fields or by name; for fields that are not named
     it is the field's own, which only texts have. ``keys=True`` gives every
     sample a unique key. ``mode="a"`` adds the samples as new shards behind those already there; ``fields`` may then
@@ -110,7 +111,8 @@ class DatasetWriter:
         if existing is not None and keys and not existing.has_keys:
             raise ValueError(f"{target_path}: the samples there have no keys, so these can't have any either")
         if pages is None:
-            pages = DEFAULT_PAGE_SIZE if existing is None else existing.page_size
+            new = REMOTE_PAGE_SIZE if isinstance(target_path, ObjectPath) else DEFAULT_PAGE_SIZE
+            pages = new if existing is None else existing.page_size
         self.num_samples = 0
         self._base = 0 if existing is None else existing.num_samples
         self._existing = existing

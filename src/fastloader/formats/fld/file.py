@@ -41,6 +41,9 @@ from fastloader.stores import MappedFile, ObjectPath, RemoteFile
 WHOLE = 1 << 20
 """Tables of objects up to this size are fetched whole: the next rows that are asked for are then there already."""
 
+TABLES_LEAST, TABLES_ROW = 16 << 10, 32
+"""Bytes of an object's tables: what there is in any case, and for each sample by field."""
+
 FAR_TABLE = 64 << 20
 """Bytes of a table from which on a block is read when it is first needed: samples in random order hardly share a page
 of so large a table, and having a page mapped costs more than reading a block."""
@@ -56,7 +59,7 @@ class FldFile:
 
     def __init__(self, path: Path | ObjectPath) -> None:
         self.path = path
-        self.remote = RemoteFile(path) if isinstance(path, ObjectPath) else None
+        self.remote = RemoteFile(path, _tables_bytes) if isinstance(path, ObjectPath) else None
         try:
             self._opened = self.remote or MappedFile(path)  # type: ignore[arg-type]
         except FileNotFoundError as error:
@@ -381,6 +384,14 @@ class FldFile:
         table = self.table(Kind.PAGES)
         assert table is not None
         return np.frombuffer(table.row(0, table.rows), PAGE)
+
+
+def _tables_bytes(head: bytes) -> int:
+    """About what all tables of an object take together, told from its header before anything is checked."""
+    if len(head) < PREFIX:
+        return 0
+    samples, fields = HEADER.unpack_from(head, len(MAGIC))[3:5]
+    return TABLES_LEAST + int(samples) * TABLES_ROW * (1 + int(fields))
 
 
 def _parts(entry: Entry, rows: NDArray[np.int64] | None) -> list[tuple[int, int]]:

@@ -28,6 +28,8 @@ DATA_BEGIN = 128
 """Where writers start the data: close behind the header, so that page 0 is nearly whole and the padding bound holds."""
 
 DEFAULT_PAGE_SIZE = 2 << 20
+REMOTE_PAGE_SIZE = 4 << 20
+"""The same for objects in a store, where a page is a request, and a request costs as much as a few MB."""
 MIN_PAGE_SIZE = 4096
 MAX_PAGE_SIZE = 1 << 31
 
