@@ -11,7 +11,7 @@ from fastloader.formats.barecat import OLD_ENDING
 from fastloader.formats.barecat_entries import Fault, faults_of
 from fastloader.progress import progress
 from fastloader.types import byte_view
-from fastloader.verify import Problem, Report
+from fastloader.verification import Problem, Report
 
 
 def is_foreign(path: str) -> bool:

@@ -84,7 +84,8 @@ def _write(
     files_from: str | None, null: bool, compress: str | None, shard_size: str | None, jobs: int | None,
     as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
-    from fastloader.archive import ArchiveWriter, FolderSource
+    from fastloader.archive.folders import FolderSource
+    from fastloader.archive.writer import ArchiveWriter
     from fastloader.progress import progress
 
     if not existing(folder).is_dir():

@@ -13,7 +13,7 @@ from fastloader.cli.status import DAMAGED, NOT_FOUND, message_of, status_of
 from fastloader.errors import FastLoaderError
 
 if TYPE_CHECKING:
-    from fastloader.verify import Report
+    from fastloader.verification import Report
 
 
 @click.command("verify")
@@ -53,7 +53,7 @@ def command(
 def _verify(path: str, decode: bool, jobs: int | None, quiet: bool, store: dict[str, Any]) -> Report:
     """The report; where the dataset is there but can't be opened, one that says so."""
     from fastloader.archive.checking import is_foreign, verify_archive
-    from fastloader.verify import Problem, Report, verify
+    from fastloader.verification import Problem, Report, verify
 
     try:
         if is_foreign(path):
