@@ -15,6 +15,7 @@ from fastloader.fields import BY_TYPE_ID
 ROOT = Path(__file__).parents[1]
 COLOURS = {"red": (205, 45, 40), "yellow": (235, 200, 60), "blue": (40, 80, 190), "white": (240, 240, 235)}
 PAGES = [
+    "how-to/archives.md",
     "how-to/audio.md",
     "how-to/augment-masks-and-views.md",
     "how-to/convert.md",
@@ -22,8 +23,10 @@ PAGES = [
     "how-to/custom-op.md",
     "how-to/expressions.md",
     "how-to/find-the-bottleneck.md",
+    "how-to/from-barecat.md",
     "how-to/migrate-from-ffcv.md",
     "how-to/resume.md",
+    "how-to/tar.md",
     "how-to/text.md",
     "how-to/variable-length.md",
     "how-to/video.md",

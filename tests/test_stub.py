@@ -81,3 +81,19 @@ def test_only_the_bindings_know_python():
     sources = [p for p in native.rglob("*") if p.suffix in {".cc", ".h", ".cpp", ".hpp"}]
     knowing = {p.relative_to(native).as_posix() for p in sources if including.search(p.read_text())}
     assert {path.split("/")[0] for path in knowing} == {"bind"}
+
+
+def test_importing_loads_nothing_that_is_not_used():
+    asked = "import sys, fastloader; print([name for name in sys.modules if name.startswith(('fastloader.', 'numpy'))])"
+    assert subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_every_public_name_is_there_and_no_module_hides_one():
+    asked = (
+        "import pkgutil, fastloader as fl\n"
+        "modules = {one.name for one in pkgutil.iter_modules(fl.__path__)}\n"
+        "assert modules & set(fl.__all__) == {'ops'}, modules & set(fl.__all__)\n"
+        "assert all(getattr(fl, name) is not None for name in fl.__all__)\n"
+        "assert set(fl.__all__) <= set(dir(fl))\n"
+    )
+    subprocess.run([sys.executable, "-c", asked], check=True)

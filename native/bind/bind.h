@@ -7,12 +7,14 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
 
 #include "image.h"
 #include "keys.h"
@@ -49,6 +51,34 @@ public:
 
 private:
     Py_buffer view_{};
+};
+
+// Buffers of Python's that were lent to threads without the GIL. These put them here when they are done, and whoever comes
+// next from Python lets go of them.
+class Returned {
+public:
+    ~Returned() {
+        if (buffers_.empty()) return;
+        nb::gil_scoped_acquire acquire;
+        buffers_.clear();
+    }
+
+    static std::shared_ptr<const void> lend(const std::shared_ptr<Returned>& to, Buffer buffer) {
+        return {new Buffer(std::move(buffer)), [to](Buffer* lent) {
+                    std::lock_guard lock(to->mutex_);
+                    to->buffers_.emplace_back(lent);
+                }};
+    }
+
+    void let_go() {
+        decltype(buffers_) gone;  // ends after the lock: what Python does then is its own business
+        std::lock_guard lock(mutex_);
+        gone.swap(buffers_);
+    }
+
+private:
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<Buffer>> buffers_;
 };
 
 class MutableBuffer : public Buffer {
@@ -108,6 +138,8 @@ struct BoundPayloads {
                   const BoundDictionary* dictionary)
         : file(file),
           payloads(this->file.bytes(), extents.table, begin, end, dictionary ? &dictionary->dictionary : nullptr) {}
+    BoundPayloads(nb::object file, const BoundTable& extents, fl::Foreign foreign)
+        : file(file), payloads(this->file.bytes(), extents.table, 0, this->file.bytes().size(), nullptr, foreign) {}
     BoundPayloads(nb::object file, const fl::Windows& windows) : file(file), payloads(this->file.bytes(), windows) {}
 
     Buffer file;
@@ -209,5 +241,6 @@ void bind_geometry(nb::module_& m);
 void bind_mix(nb::module_& m);
 void bind_random(nb::module_& m);
 void bind_formats(nb::module_& m);
+void bind_archives(nb::module_& m);
 
 }  // namespace bind

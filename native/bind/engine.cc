@@ -12,14 +12,15 @@ namespace bind {
 
 namespace {
 
-// How the engine reads: the mode, memory for it, and the unit of a read.
-using IoOptions = std::tuple<int, std::size_t, std::uint64_t>;
+// How the engine reads: the mode, memory for it, the unit of a read, and whether each unit is a read of its own.
+using IoOptions = std::tuple<int, std::size_t, std::uint64_t, bool>;
 
 fl::ReadOptions read_options(const IoOptions& given) {
-    const auto [mode, memory, unit] = given;
+    const auto [mode, memory, unit, apart] = given;
     if (mode < 0 || mode > static_cast<int>(fl::ReadMode::remote)) throw nb::value_error("no such way to read");
     if (unit & (unit - 1)) throw nb::value_error("a unit is a power of two");
-    return {static_cast<fl::ReadMode>(mode), memory, unit};
+    if (apart && !unit) throw nb::value_error("what is apart has a unit");
+    return {static_cast<fl::ReadMode>(mode), memory, unit, apart};
 }
 
 // Payloads as elements: bytes of one, what metadata states, length, multiple, whether to truncate, the item that fills.
@@ -156,7 +157,9 @@ struct BoundEngine {
         return plans;
     }
 
-    std::vector<nb::object> held;  // what the engine points into; outlives it, as members end in reverse order
+    // What the engine points into; both outlive it, as members end in reverse order.
+    std::vector<nb::object> held;
+    std::shared_ptr<Returned> returned = std::make_shared<Returned>();
     std::unique_ptr<fl::Engine, fl::Engine::Abandon> owned;
     fl::Engine& engine;
 };
@@ -313,10 +316,10 @@ void bind_engine(nb::module_& m) {
     nb::class_<BoundEngine>(m, "Engine")
         .def(nb::init<const std::vector<PlanTuple>&, std::size_t, std::size_t, std::size_t, const IoOptions&,
                       const BoundPinning*>(),
-             "columns"_a, "threads"_a, "slots"_a, "threads_a_batch"_a = 0, "io"_a = IoOptions{0, 0, 0},
+             "columns"_a, "threads"_a, "slots"_a, "threads_a_batch"_a = 0, "io"_a = IoOptions{0, 0, 0, false},
              "pinning"_a.none() = nb::none())
         .def("add_source", [](BoundEngine& e, nb::list columns,
-                              const std::tuple<std::string, std::uint64_t, std::uint64_t>& file) {
+                              const std::tuple<std::string, std::uint64_t, std::uint64_t>& file, nb::object spans) {
             std::vector<fl::ColumnSource> source;
             for (nb::handle one : columns) {
                 const auto tables = nb::cast<nb::tuple>(one);
@@ -325,20 +328,34 @@ void bind_engine(nb::module_& m) {
                 if (!tables[1].is_none()) column.validity = &nb::cast<const BoundTable&>(tables[1]).table;
                 if (!tables[2].is_none()) column.payloads = &nb::cast<const BoundPayloads&>(tables[2]).payloads;
                 const auto& plan = e.engine.columns().at(source.size());
+                const bool tells = plan.kind == fl::ColumnPlan::Kind::image ||
+                                   (plan.views && plan.views->first().first && plan.metadata_size == sizeof(fl::ImageShape));
                 if ((plan.kind != fl::ColumnPlan::Kind::rows && !column.payloads) ||
                     (column.validity && column.validity->row_size() != 1) ||
-                    (plan.metadata_size && (!column.metadata || column.metadata->row_size() != plan.metadata_size)))
+                    (column.metadata ? plan.metadata_size && column.metadata->row_size() != plan.metadata_size
+                                     : plan.metadata_size && !tells))
                     throw nb::value_error("a source lacks a table its plan needs");
                 source.push_back(column);
             }
             e.held.push_back(nb::borrow(columns));
             fl::FileName name{std::get<0>(file), std::get<1>(file), std::get<2>(file), {}, 0};
             for (const auto& column : source)
-                if (column.payloads) name.mapped = column.payloads->file(), name.end = column.payloads->data_end();
+                if (column.payloads && !column.payloads->in_memory())
+                    name.mapped = column.payloads->file(), name.end = column.payloads->data_end();
+            if (!spans.is_none()) {
+                Buffer buffer(spans);
+                const auto numbers = buffer.as<std::uint64_t>();
+                // One that is none, overlaps, or would be read beyond the payloads, is not gone by.
+                for (std::size_t i = 0; i + 1 < numbers.size(); i += 2) {
+                    const auto before = name.spans.empty() ? 0 : name.spans.back().second;
+                    if (before <= numbers[i] && numbers[i] < numbers[i + 1] && numbers[i + 1] <= name.end)
+                        name.spans.emplace_back(numbers[i], numbers[i + 1]);
+                }
+            }
             return e.engine.add_source(std::move(source), std::move(name));
-        }, "columns"_a, "file"_a = std::tuple<std::string, std::uint64_t, std::uint64_t>{},
+        }, "columns"_a, "file"_a = std::tuple<std::string, std::uint64_t, std::uint64_t>{}, "spans"_a.none() = nb::none(),
            nb::sig("def add_source(self, columns: list[tuple[Table | None, Table | None, Payloads | None]], "
-                   "file: tuple[str, int, int] = ('', 0, 0)) -> int"))
+                   "file: tuple[str, int, int] = ('', 0, 0), spans: Buffer | None = None) -> int"))
         .def("submit", [](BoundEngine& e, nb::object which, nb::object rows, bool fill, std::uint64_t epoch,
                           nb::object samples) {
             Buffer given(rows);
@@ -390,15 +407,22 @@ void bind_engine(nb::module_& m) {
                 nb::gil_scoped_release release;
                 wanted = remote_of(e).take(most, milliseconds);
             }
+            e.returned->let_go();
             std::vector<std::tuple<std::uint64_t, int, std::uint64_t, std::size_t>> told;
             for (const auto& one : wanted) told.emplace_back(one.ticket, one.file, one.offset, one.size);
             return told;
         }, "most"_a, "milliseconds"_a)
-        .def("finish_read", [](BoundEngine& e, std::uint64_t ticket, nb::object data) {
+        .def("finish_read", [](BoundEngine& e, std::uint64_t ticket, nb::object data, bool kept_by_system) {
             Buffer buffer(data);
-            nb::gil_scoped_release release;
-            remote_of(e).finish(ticket, buffer.bytes());
-        }, "ticket"_a, "data"_a, nb::sig("def finish_read(self, ticket: int, data: Buffer) -> None"))
+            const auto bytes = buffer.bytes();
+            auto lender = Returned::lend(e.returned, std::move(buffer));
+            {
+                nb::gil_scoped_release release;
+                remote_of(e).finish(ticket, bytes, std::move(lender), kept_by_system);
+            }
+            e.returned->let_go();
+        }, "ticket"_a, "data"_a, "kept_by_system"_a = false,
+           nb::sig("def finish_read(self, ticket: int, data: Buffer, kept_by_system: bool = False) -> None"))
         .def("fail_read", [](BoundEngine& e, std::uint64_t ticket, std::string what) {
             nb::gil_scoped_release release;
             remote_of(e).fail(ticket, std::move(what));
@@ -417,8 +441,11 @@ void bind_engine(nb::module_& m) {
             e.engine.set_slots(slots);
         }, "slots"_a)
         .def("stop", [](BoundEngine& e) {
-            nb::gil_scoped_release release;
-            e.engine.stop();
+            {
+                nb::gil_scoped_release release;
+                e.engine.stop();
+            }
+            e.returned->let_go();
         })
         .def_prop_ro("usable", [](const BoundEngine& e) { return e.engine.usable(); })
         .def_prop_ro("slot_bytes", [](const BoundEngine& e) { return e.engine.slot_bytes(); })

@@ -46,4 +46,5 @@ NB_MODULE(_native, m) {
     bind::bind_mix(m);
     bind::bind_random(m);
     bind::bind_formats(m);
+    bind::bind_archives(m);
 }

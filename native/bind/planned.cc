@@ -10,17 +10,20 @@ namespace {
 // Files stay mapped for as long as something that was read of them is looked at.
 using Files = std::vector<std::shared_ptr<Buffer>>;
 
-struct BoundReads {
-    explicit BoundReads(const std::tuple<int, std::size_t, std::uint64_t>& io) : reads(fl::PlannedReads::make(options(io))) {}
+using IoTuple = std::tuple<int, std::size_t, std::uint64_t, bool>;
 
-    static fl::ReadOptions options(const std::tuple<int, std::size_t, std::uint64_t>& io) {
-        const auto [mode, memory, unit] = io;
+struct BoundReads {
+    explicit BoundReads(const IoTuple& io) : reads(fl::PlannedReads::make(options(io))) {}
+
+    static fl::ReadOptions options(const IoTuple& io) {
+        const auto [mode, memory, unit, apart] = io;
         if (mode < 0 || mode > static_cast<int>(fl::ReadMode::remote) ||
             mode == static_cast<int>(fl::ReadMode::populate))
             throw nb::value_error("no such way to read");
-        return {static_cast<fl::ReadMode>(mode), memory, unit};
+        return {static_cast<fl::ReadMode>(mode), memory, unit, apart && unit};
     }
 
+    std::shared_ptr<Returned> returned = std::make_shared<Returned>();
     Files files;  // by number; mapped, or what stands for an object
     std::map<std::uint64_t, std::shared_ptr<const Files>> asked;
     std::shared_ptr<fl::PlannedReads> reads;
@@ -73,7 +76,7 @@ void bind_planned(nb::module_& m) {
             return BoundRange{s.files, s.some, s.some->bytes(range)};
         }, "range"_a, nb::sig("def view(self, range: int) -> Buffer"));
     nb::class_<BoundReads>(m, "PlannedReads")
-        .def(nb::init<const std::tuple<int, std::size_t, std::uint64_t>&>(), "io"_a)
+        .def(nb::init<const IoTuple&>(), "io"_a)
         .def("add_file", [](BoundReads& r, nb::object bytes, const std::tuple<std::string, std::uint64_t, std::uint64_t>& file) {
             auto buffer = std::make_shared<Buffer>(bytes);
             const auto mapped = buffer->bytes();
@@ -112,6 +115,7 @@ void bind_planned(nb::module_& m) {
                     nb::gil_scoped_release release;
                     some = r.reads->wait(ticket, 50);
                 }
+                r.returned->let_go();
                 if (some) {
                     const auto files = r.asked.extract(ticket);
                     return BoundSome{files ? files.mapped() : nullptr, some};
@@ -124,6 +128,7 @@ void bind_planned(nb::module_& m) {
                 nb::gil_scoped_release release;
                 r.reads->forget(ticket);
             }
+            r.returned->let_go();
             r.asked.erase(ticket);
         }, "ticket"_a)
         .def("reads", [](const BoundReads& r) { return told(r.reads->counts()); },
@@ -134,15 +139,22 @@ void bind_planned(nb::module_& m) {
                 nb::gil_scoped_release release;
                 wanted = r.reads->remote().take(most, milliseconds);
             }
+            r.returned->let_go();
             std::vector<std::tuple<std::uint64_t, int, std::uint64_t, std::size_t>> told;
             for (const auto& one : wanted) told.emplace_back(one.ticket, one.file, one.offset, one.size);
             return told;
         }, "most"_a, "milliseconds"_a)
-        .def("finish_read", [](BoundReads& r, std::uint64_t ticket, nb::object data) {
+        .def("finish_read", [](BoundReads& r, std::uint64_t ticket, nb::object data, bool kept_by_system) {
             Buffer buffer(data);
-            nb::gil_scoped_release release;
-            r.reads->remote().finish(ticket, buffer.bytes());
-        }, "ticket"_a, "data"_a, nb::sig("def finish_read(self, ticket: int, data: Buffer) -> None"))
+            const auto bytes = buffer.bytes();
+            auto lender = Returned::lend(r.returned, std::move(buffer));
+            {
+                nb::gil_scoped_release release;
+                r.reads->remote().finish(ticket, bytes, std::move(lender), kept_by_system);
+            }
+            r.returned->let_go();
+        }, "ticket"_a, "data"_a, "kept_by_system"_a = false,
+           nb::sig("def finish_read(self, ticket: int, data: Buffer, kept_by_system: bool = False) -> None"))
         .def("fail_read", [](BoundReads& r, std::uint64_t ticket, std::string what) {
             nb::gil_scoped_release release;
             r.reads->remote().fail(ticket, std::move(what));

@@ -3,6 +3,7 @@
 
 #include "codec.h"
 #include "crc32c.h"
+#include "guard.h"
 #include "hash.h"
 #include "packing.h"
 #include "permutation.h"
@@ -25,7 +26,9 @@ void bind_checksums(nb::module_& m) {
     m.def("crc32c", [](nb::object data, std::uint32_t value) {
         Buffer buffer(data);
         nb::gil_scoped_release release;
-        return fl::crc32c(buffer.bytes(), value);
+        std::uint32_t computed = 0;
+        fl::guarded([&] { computed = fl::crc32c(buffer.bytes(), value); });
+        return computed;
     }, "data"_a, "value"_a = 0, nb::sig("def crc32c(data: Buffer, value: int = 0) -> int"));
 
     m.def("crc32c_variants", [] {
@@ -155,6 +158,12 @@ void bind_payloads(nb::module_& m) {
            nb::rv_policy::take_ownership, nb::keep_alive<0, 6>(),
            nb::sig("def windows(file: Buffer, begin: int, end: int, size: int, step: int, items: Table | None = None) -> "
                    "Payloads"))
+        .def_static("foreign", [](nb::object file, const BoundTable& extents, bool checked, bool zipped, bool in_memory) {
+            return new BoundPayloads(file, extents, fl::Foreign{!checked, zipped, in_memory});
+        }, "file"_a, "extents"_a, "checked"_a = false, "zipped"_a = false, "in_memory"_a = false,
+           nb::rv_policy::take_ownership, nb::keep_alive<0, 2>(),
+           nb::sig("def foreign(file: Buffer, extents: Table, checked: bool = False, zipped: bool = False, "
+                   "in_memory: bool = False) -> Payloads"))
         .def_prop_ro("rows", [](const BoundPayloads& p) { return p.payloads.rows(); })
         .def("extent", [](const BoundPayloads& p, std::uint64_t row) {
             const auto extent = p.payloads.extent(row);

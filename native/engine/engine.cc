@@ -254,7 +254,7 @@ void Engine::read_ahead(const std::shared_ptr<Job>& job, Stopwatch& watch) {
         }
         bytes[column].resize(samples);
         for (std::size_t i = 0; i < samples; ++i) {
-            if (!extents[i].size || !source(i)->inside(extents[i])) continue;
+            if (!extents[i].size || source(i)->in_memory() || !source(i)->inside(extents[i])) continue;
             bytes[column][i] = {extents[i].pointer, extents[i].size, ranges.size() + 1, nullptr, nullptr};
             ranges.push_back({job->source(i), extents[i].pointer, extents[i].size});
         }
@@ -533,6 +533,16 @@ bool Engine::present(Job& job, std::size_t column, std::size_t i, const ColumnSo
     return false;
 }
 
+bool ColumnSource::tells_shapes(const ColumnPlan& plan) const {
+    return !metadata && plan.kind == ColumnPlan::Kind::image;
+}
+
+// The shape of an image that nothing but its own bytes tells.
+void Engine::tell_shape(const ColumnPlan& plan, const Located& image, std::uint8_t* metadata) {
+    thread_local std::vector<std::uint8_t> scratch;
+    store(metadata, image_info(plan.image, image.source->load(image.extent, scratch, image.there)));
+}
+
 // What a payload must be like before room is made for it.
 void Engine::check_payload(const ColumnPlan& plan, const Extent& extent, const std::uint8_t* metadata) {
     const auto bytes = plan.views ? plan.views->first().payload_bytes() : plan.row_bytes;
@@ -553,13 +563,19 @@ std::vector<Located> Engine::look_up(Job& job, std::size_t column, std::uint8_t*
     for (std::size_t i = 0; i < samples; ++i) present(job, column, i, source(i));
     if (metadata)
         gather_rows(samples, plan.metadata_size,
-                    [&](std::size_t i) { return valid[i] ? TableRow{source(i).metadata, row(i)} : TableRow{}; },
+                    [&](std::size_t i) {
+                        return valid[i] && source(i).metadata ? TableRow{source(i).metadata, row(i)} : TableRow{};
+                    },
                     metadata);
     if (plan.kind == ColumnPlan::Kind::rows) return {};
     auto located = locate_rows(
         samples, [&](std::size_t i) { return valid[i] ? job.payload(column, i) : PayloadRow{}; });
-    for (std::size_t i = 0; i < samples; ++i)
-        if (valid[i]) check_payload(plan, located[i].extent, metadata + i * plan.metadata_size);
+    for (std::size_t i = 0; i < samples; ++i) {
+        if (!valid[i]) continue;
+        auto* const mine = metadata + i * plan.metadata_size;
+        if (source(i).tells_shapes(plan)) tell_shape(plan, located[i], mine);
+        check_payload(plan, located[i].extent, mine);
+    }
     return located;
 }
 
@@ -578,13 +594,15 @@ std::vector<Located> Engine::look_up_singly(Job& job, std::size_t column, std::u
         if (mine) std::memset(mine, 0, plan.metadata_size);
         try {
             if (!present(job, column, i, source)) continue;
-            if (mine) source.metadata->copy(row, 1, mine);
+            if (mine && source.metadata) source.metadata->copy(row, 1, mine);
             if (!payloads) continue;
             const auto payload = job.payload(column, i);
             const auto extent = source.payloads->unchecked_extent(row);
             source.payloads->check(extent, payload.of(extent));
+            const Located found{source.payloads, extent, payload.of(extent)};
+            if (source.tells_shapes(plan)) tell_shape(plan, found, mine);
             check_payload(plan, extent, mine);
-            located[i] = {source.payloads, extent, payload.of(extent)};
+            located[i] = found;
         } catch (const Failure& failure) {
             if (mine) std::memset(mine, 0, plan.metadata_size);
             job.fail(column, i, failure);
@@ -756,7 +774,8 @@ void Engine::fill_rows(Job& job, std::size_t column, std::size_t begin, std::siz
                 source->read(located[i].extent, to.first(mine), located[i].there);
                 fill_items(to.subspan(mine), plan.elements.fill);
             } else if (program) {
-                const Bytes metadata(out.metadata.data() + i * plan.metadata_size, plan.metadata_size);
+                const bool known = (*job.sources)[job.source(i)][column].metadata;
+                const Bytes metadata(out.metadata.data() + i * plan.metadata_size, known ? plan.metadata_size : 0);
                 const auto sample = static_cast<std::uint64_t>(job.samples.empty() ? job.rows[i] : job.samples[i]);
                 plan.views->run(runner, source->load(located[i].extent, scratch, located[i].there), metadata, job.epoch,
                                 sample, to.data(), out.offsets, i);

@@ -46,11 +46,13 @@ struct ColumnPlan {
 // Bytes that a slot has for so many samples of a field, all of them there; nothing where that depends on the samples.
 std::optional<std::size_t> planned_bytes(const ColumnPlan& plan, std::size_t samples);
 
-// The tables of one field in one file; null where the file has none.
+// The tables of one field in one file; null where the file has none. Images without metadata tell their shapes themselves.
 struct ColumnSource {
     const Table* metadata = nullptr;
     const Table* validity = nullptr;
     const Payloads* payloads = nullptr;
+
+    bool tells_shapes(const ColumnPlan& plan) const;
 };
 
 struct BatchFailure {
@@ -181,6 +183,7 @@ private:
     void enqueue(const std::shared_ptr<Job>& job);
     std::vector<Task> prepare(const std::shared_ptr<Job>& job, Stopwatch& watch);
     static bool present(Job& job, std::size_t column, std::size_t i, const ColumnSource& source);
+    static void tell_shape(const ColumnPlan& plan, const Located& image, std::uint8_t* metadata);
     static void check_payload(const ColumnPlan& plan, const Extent& extent, const std::uint8_t* metadata);
     std::vector<Located> look_up(Job& job, std::size_t column, std::uint8_t* metadata);
     std::vector<Located> look_up_singly(Job& job, std::size_t column, std::uint8_t* metadata);

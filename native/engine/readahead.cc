@@ -15,6 +15,8 @@
 #include <numeric>
 #include <utility>
 
+#include "guard.h"
+
 namespace fl {
 namespace {
 
@@ -22,6 +24,7 @@ constexpr std::uint64_t kLongest = 1 << 20;  // neighbours are read together up 
 constexpr std::uint64_t kLongestRemote = 8 << 20;  // the same for objects, where a request costs far more
 constexpr std::uint64_t kGap = 8 << 10;      // what may lie between neighbours: less costs nothing to read along
 constexpr std::uint64_t kRemoteUnit = 64;
+constexpr std::size_t kKept = 4096;          // mapped pieces of files that nobody holds; a process may have 65,530
 constexpr std::size_t kOpenFiles = 128;      // twice as many while all are being read from
 constexpr std::uint64_t kChunk = 2 << 20;     // populated at once: one huge page, where the kernel makes them
 constexpr unsigned kPopulating = 4;          // threads that do so
@@ -56,7 +59,6 @@ struct ReadAhead::Block {
     std::uint8_t* memory;
     std::size_t size;
     std::size_t segments;
-    bool beyond = false;  // not of the arena
 };
 
 // A run of bytes of a file that is in memory or on its way there.
@@ -66,9 +68,10 @@ struct ReadAhead::Segment : Read {
     std::size_t holders = 0;
     bool over = false;
     bool idle = false;
+    bool kept = false;                // its memory is the page cache's: it stays after its last batch
     Loan* waiter = nullptr;           // the first who waits for it; mostly there is no other
     std::vector<Loan*> more_waiters;
-    std::list<Segment*>::iterator place;  // in idle_, while it is idle
+    std::list<Segment*>::iterator place;  // in idle_ or kept_, while it is idle
 
     std::uint64_t end() const { return offset + size; }
 };
@@ -120,7 +123,9 @@ const std::uint8_t* ReadAhead::Loan::bytes(std::size_t range) {
         const auto& segment = *segments_[i];
         const auto begin = std::max(segment.offset, wanted.begin);
         const auto end = std::min(segment.end(), wanted.begin + wanted.size);
-        std::memcpy(whole.get() + (begin - wanted.begin), segment.to + (begin - segment.offset), end - begin);
+        guarded([&] {
+            std::memcpy(whole.get() + (begin - wanted.begin), segment.to + (begin - segment.offset), end - begin);
+        });
     }
     joined_.push_back(std::move(whole));
     return joined_.back().get();
@@ -197,12 +202,12 @@ bool ReadAhead::open_queue() {
             });
             return true;
         }
-        arena_ = std::make_unique<Arena>(options_.memory);
         const auto done = [this](std::span<Read* const> reads) { finished(reads); };
         if (is_remote()) {
             queue_ = remote_.open(done);
             return true;
         }
+        arena_ = std::make_unique<Arena>(options_.memory);
         if (options_.mode != ReadMode::pread)
             queue_ = make_uring(options_.depth, {arena_->data(), arena_->capacity()}, done);
         if (!queue_) queue_ = make_pread_pool(options_.threads, done);
@@ -398,6 +403,17 @@ bool ReadAhead::try_serve(Loan& loan, Todo& todo, bool beyond) {
     return found;
 }
 
+// What is read for the sake of a range.
+std::pair<std::uint64_t, std::uint64_t> ReadAhead::widened(const File& file, const Range& wanted) const {
+    const auto unit = file.unit, last = wanted.begin + wanted.size;
+    const auto& spans = file.name.spans;
+    const auto behind = std::upper_bound(spans.begin(), spans.end(), wanted.begin,
+                                         [](std::uint64_t at, const auto& span) { return at < span.first; });
+    if (behind != spans.begin() && last <= std::prev(behind)->second) return *std::prev(behind);
+    const auto end = (last + unit - 1) / unit * unit;
+    return {wanted.begin / unit * unit, is_remote() ? std::min(end, std::max(file.name.end, last)) : end};
+}
+
 // The runs of bytes that nobody has yet; what is there already is held by `pins` meanwhile. `order` loses the ranges
 // that have to do without. A range within one piece has its number, counted from 1, in `covers`.
 std::vector<ReadAhead::Piece> ReadAhead::missing_pieces(Loan& loan, std::vector<std::size_t>& order,
@@ -407,7 +423,7 @@ std::vector<ReadAhead::Piece> ReadAhead::missing_pieces(Loan& loan, std::vector<
     std::size_t total = 0;
     const auto longest = is_remote() ? kLongestRemote : kLongest;
     const auto add = [&](File& file, std::uint64_t begin, std::uint64_t end) {
-        if (!pieces.empty()) {
+        if (!pieces.empty() && !options_.apart) {
             auto& last = pieces.back();
             if (last.file == &file && begin >= last.begin && begin <= last.end + kGap && end - last.begin <= longest) {
                 const auto between = file.from(last.end);
@@ -434,13 +450,16 @@ std::vector<ReadAhead::Piece> ReadAhead::missing_pieces(Loan& loan, std::vector<
             continue;
         }
         file.used = ++clock_;
-        auto at = wanted.begin / unit * unit;
+        auto [at, end] = widened(file, wanted);
         if (!pieces.empty() && pieces.back().file == &file) at = std::max(at, pieces.back().end);
-        auto end = (wanted.begin + wanted.size + unit - 1) / unit * unit;
-        if (is_remote()) end = std::min(end, std::max(file.name.end, wanted.begin + wanted.size));
         for (auto next = file.from(at); at < end; ++next) {
             const bool more = next != file.segments.end() && next->second.offset < end;
-            if (!more || at < next->second.offset) add(file, at, more ? next->second.offset : end);
+            const auto until = more ? next->second.offset : end;
+            while (at < until) {
+                const auto stop = options_.apart ? std::min(until, at / unit * unit + unit) : until;
+                add(file, at, stop);
+                at = stop;
+            }
             if (!more) break;
             hold(next->second);
             pins.push_back(&next->second);
@@ -458,7 +477,7 @@ std::vector<ReadAhead::Piece> ReadAhead::missing_pieces(Loan& loan, std::vector<
 // One block for all pieces, where bytes are let go with the batch they were read for; else, or where none is large
 // enough, a block each.
 bool ReadAhead::find_memory(std::vector<Piece>& pieces, bool beyond) {
-    if (beyond) return find_memory_beyond(pieces);
+    if (is_remote()) return find_budget(pieces, beyond);
     if (!options_.unit && pieces.size() > 1) {
         std::size_t total = 0;
         for (const auto& piece : pieces) total = up(total, piece.file->unit) + (piece.end - piece.begin);
@@ -477,42 +496,44 @@ bool ReadAhead::find_memory(std::vector<Piece>& pieces, bool beyond) {
     for (auto& piece : pieces) {
         const auto size = piece.end - piece.begin;
         while (!(piece.memory = arena_->take(size))) {
-            // What is still on its way can't be dropped, though nobody holds it.
-            const auto idle = std::find_if(idle_.begin(), idle_.end(), [](Segment* one) { return one->over; });
-            if (idle == idle_.end()) {
-                for (auto& taken : pieces) --taken.file->reading;
-                for (auto& taken : pieces) {
-                    if (taken.memory) give_back(taken.block);
-                }
-                return false;
+            if (drop_idle()) continue;
+            for (auto& taken : pieces) --taken.file->reading;
+            for (auto& taken : pieces) {
+                if (taken.memory) give_back(taken.block);
             }
-            drop(**idle);
+            return false;
         }
         piece.block = new Block{piece.memory, size, 1};
     }
     return true;
 }
 
-// A batch larger than all the memory for reads is made all the same, since there is nowhere else to take it from.
-bool ReadAhead::find_memory_beyond(std::vector<Piece>& pieces) {
-    for (auto& piece : pieces) {
-        const auto size = piece.end - piece.begin;
-        piece.memory = new (std::nothrow) std::uint8_t[size];
-        if (!piece.memory) {
-            for (auto& taken : pieces) {
-                --taken.file->reading;
-                if (taken.memory) give_back(taken.block);
-            }
-            return false;
-        }
-        piece.block = new Block{piece.memory, size, 1, true};
+// Leave to fetch all pieces. A batch larger than all the memory for reads is made all the same, since there is nowhere
+// else to take it from.
+bool ReadAhead::find_budget(std::vector<Piece>& pieces, bool beyond) {
+    std::size_t total = 0;
+    for (const auto& piece : pieces) total += piece.end - piece.begin;
+    while (!beyond && lent_ + total > options_.memory) {
+        if (drop_idle()) continue;
+        for (auto& piece : pieces) --piece.file->reading;
+        return false;
     }
+    for (auto& piece : pieces) piece.block = new Block{nullptr, piece.end - piece.begin, 1};
+    lent_ += total;
+    return true;
+}
+
+// What is still on its way can't be dropped, though nobody holds it.
+bool ReadAhead::drop_idle() {
+    const auto idle = std::find_if(idle_.begin(), idle_.end(), [](Segment* one) { return one->over; });
+    if (idle == idle_.end()) return false;
+    drop(**idle);
     return true;
 }
 
 void ReadAhead::give_back(Block* block) {
-    if (block->beyond)
-        delete[] block->memory;
+    if (is_remote())
+        lent_ -= block->size;
     else
         arena_->give_back(block->memory, block->size);
     delete block;
@@ -520,7 +541,7 @@ void ReadAhead::give_back(Block* block) {
 
 void ReadAhead::hold(Segment& segment) {
     ++segment.holders;
-    if (std::exchange(segment.idle, false)) idle_.erase(segment.place);
+    if (std::exchange(segment.idle, false)) (segment.kept ? kept_ : idle_).erase(segment.place);
 }
 
 void ReadAhead::attach(Loan& loan, Loan::Part& part, Segment& segment) {
@@ -575,9 +596,15 @@ void ReadAhead::finished(std::span<Read* const> reads) {
             if (segment.waiter) tell(std::exchange(segment.waiter, nullptr));
             for (auto* loan : segment.more_waiters) tell(loan);
             segment.more_waiters = {};
+            if (segment.kept_by_system) {
+                segment.kept = true;  // and counts no more
+                lent_ -= std::exchange(segment.block->size, 0);
+                freed = true;
+                if (segment.idle) kept_.splice(kept_.end(), idle_, segment.place);
+            }
             if (segment.holders) continue;
             freed = true;
-            if (segment.error || !options_.unit) drop(segment);
+            if (segment.error || !(options_.unit || segment.kept)) drop(segment);
         }
         if (freed && !waiting_.empty()) serve(todo);
     }
@@ -606,13 +633,15 @@ void ReadAhead::release(Loan& loan) {
 // unlikely to be asked for soon; and memory that is used again at once is still in the CPU's cache.
 void ReadAhead::let_go(Segment& segment) {
     if (--segment.holders) return;
-    if (segment.over && (segment.error || !options_.unit)) return drop(segment);
+    if (segment.over && (segment.error || !(options_.unit || segment.kept))) return drop(segment);
     segment.idle = true;
-    segment.place = idle_.insert(idle_.end(), &segment);
+    auto& list = segment.kept ? kept_ : idle_;
+    segment.place = list.insert(list.end(), &segment);
+    if (kept_.size() > kKept) drop(*kept_.front());
 }
 
 void ReadAhead::drop(Segment& segment) {
-    if (segment.idle) idle_.erase(segment.place);
+    if (segment.idle) (segment.kept ? kept_ : idle_).erase(segment.place);
     auto* const block = segment.block;
     if (--block->segments == 0) give_back(block);
     segment.of->segments.erase(segment.offset);
@@ -637,7 +666,7 @@ void ReadAhead::stop() {
 
 std::size_t ReadAhead::memory_used() {
     std::lock_guard lock(mutex_);
-    return arena_ ? arena_->used() : 0;
+    return arena_ ? arena_->used() : lent_;
 }
 
 }  // namespace fl

@@ -10,6 +10,7 @@
 #include <memory_resource>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "arena.h"
@@ -20,13 +21,15 @@ namespace fl {
 
 // `populate` fills the page cache along the plan and leaves the bytes to the mapping: for files that fit into memory.
 // `remote` is for objects in a store: there is no mapping of their payloads, so every range is read, within the memory
-// there is for reads or, where that will never do, beyond it.
+// there is for reads or, where that will never do, beyond it. The memory is that of whoever fetches: it is counted, and
+// borrowed until no batch needs it.
 enum class ReadMode : std::uint8_t { mmap, uring, pread, automatic, populate, remote };
 
 struct ReadOptions {
     ReadMode mode = ReadMode::mmap;
     std::size_t memory = 0;  // for what is read
     std::uint64_t unit = 0;  // ranges are widened to multiples of it; 0: as little as the files allow
+    bool apart = false;      // each unit is a read of its own
     unsigned depth = 128;    // reads at once by io_uring
     unsigned threads = 32;   // reads at once by pread
 };
@@ -38,6 +41,9 @@ struct FileName {
     std::uint64_t inode = 0;
     Bytes mapped;
     std::uint64_t end = 0;  // of a remote object: nothing is read beyond
+    // Where payloads that are worth reading together begin and end, in order. A range within one is widened to all of
+    // it rather than to whole units: these have padding, and a payload may lie in two of them.
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> spans{};
 };
 
 struct ReadCounts {
@@ -143,12 +149,14 @@ private:
     std::vector<Piece> missing_pieces(Loan& loan, std::vector<std::size_t>& order, std::vector<std::size_t>& covers,
                                       std::vector<Segment*>& pins);
     bool find_memory(std::vector<Piece>& pieces, bool beyond);
-    bool find_memory_beyond(std::vector<Piece>& pieces);
+    bool find_budget(std::vector<Piece>& pieces, bool beyond);
+    bool drop_idle();
     void give_back(Block* block);
     bool is_remote() const { return options_.mode == ReadMode::remote; }
     void hold(Segment& segment);
     void attach(Loan& loan, Loan::Part& part, Segment& segment);
     void link(Loan& loan, std::size_t range);
+    std::pair<std::uint64_t, std::uint64_t> widened(const File& file, const Range& wanted) const;
     void give_up(Loan& loan, Todo& todo);
     void complete(Loan& loan, Todo& todo);
     void finished(std::span<Read* const> reads);
@@ -169,7 +177,9 @@ private:
     std::unique_ptr<Arena> arena_;
     RemoteReads remote_;
     std::unique_ptr<ReadQueue> queue_;
+    std::size_t lent_ = 0;        // bytes of remote reads, on their way or there
     std::list<Segment*> idle_;    // held by nobody, the longest idle first
+    std::list<Segment*> kept_;    // the same, of those whose memory is the page cache's
     std::list<Loan*> waiting_;    // for memory, in the order they asked
     std::size_t loans_ = 0;       // that exist
     std::condition_variable gone_;

@@ -24,6 +24,9 @@ struct Read {
     std::size_t done = 0;  // bytes that came; fewer than `size` at the end of the file
     int error = 0;         // errno, or 0
     std::string what{};    // went wrong, where the system has no number for it
+    // Of a remote read: `to` is its memory, for as long as it is held.
+    std::shared_ptr<const void> lender{};
+    bool kept_by_system = false;  // that memory is the page cache's, which takes it back where it must
 };
 
 class ReadQueue {
@@ -58,8 +61,10 @@ public:
     // At most `most` of what waits, the oldest first; nothing if `milliseconds` pass, or after `wake`.
     std::vector<Wanted> take(std::size_t most, int milliseconds);
 
-    // All bytes of a read; fewer or more are a failure. Who comes too late is ignored.
-    void finish(std::uint64_t ticket, std::span<const std::uint8_t> bytes);
+    // All bytes of a read; fewer or more are a failure. They are not copied: `lender` is let go when nobody needs them
+    // any more, by any thread. Who comes too late is ignored.
+    void finish(std::uint64_t ticket, std::span<const std::uint8_t> bytes, std::shared_ptr<const void> lender,
+                bool kept_by_system);
     void fail(std::uint64_t ticket, std::string what);
 
     // Whoever waits in `take` comes back.
@@ -77,7 +82,7 @@ private:
     std::condition_variable quiet_;
     std::map<std::uint64_t, Read*> waiting_;
     std::map<std::uint64_t, Read*> taken_;
-    std::size_t settling_ = 0;  // threads that write into a read's memory
+    std::size_t settling_ = 0;  // threads that are ending a read
     std::uint64_t next_ = 0;
     std::uint64_t wakes_ = 0;
     ReadQueue::Done done_;

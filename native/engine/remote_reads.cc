@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <utility>
 
 #include "reads.h"
@@ -12,7 +11,7 @@ class RemoteReads::Queue : public ReadQueue {
 public:
     explicit Queue(RemoteReads& reads) : reads_(reads) {}
 
-    // Nobody is waited for: who fetches may be stuck for long. But whoever is writing into a read's memory must be done.
+    // Nobody is waited for: who fetches may be stuck for long. But whoever is at a read just now must be done.
     ~Queue() override {
         std::vector<Read*> left;
         Done done;
@@ -98,12 +97,15 @@ void RemoteReads::settled(Read* read) {
     quiet_.notify_all();
 }
 
-void RemoteReads::finish(std::uint64_t ticket, std::span<const std::uint8_t> bytes) {
+void RemoteReads::finish(std::uint64_t ticket, std::span<const std::uint8_t> bytes,
+                         std::shared_ptr<const void> lender, bool kept_by_system) {
     auto* read = settle(ticket);
     if (!read) return;
     if (bytes.size() == read->size) {
-        std::memcpy(read->to, bytes.data(), bytes.size());
+        read->to = const_cast<std::uint8_t*>(bytes.data());  // nobody writes to what was read
         read->done = bytes.size();
+        read->lender = std::move(lender);
+        read->kept_by_system = kept_by_system;
     } else {
         read->error = EIO;
         read->what = "a read of " + std::to_string(read->size) + " bytes gave " + std::to_string(bytes.size());

@@ -14,6 +14,9 @@ bool is_raw(const Program& program) { return program.stored == StoredKind::raw; 
 // Frames of a video are raw too, and each video has its own shape: that of its metadata.
 bool has_one_shape(const Program& program) { return is_raw(program) && program.raw.bytes() > 0; }
 
+// Of the shapes that a program is given.
+ImageCoding coding_of(const Program& program) { return {kind_of(program.stored), program.upright_shapes}; }
+
 void begin(const Start& start, Bytes payload, Bytes metadata, MutableBytes out) {
     if (start.decode) {
         std::memset(out.data(), 0, out.size());
@@ -83,7 +86,10 @@ void run_chain(const Chain& chain, ProgramRunner& runner, Bytes payload, Bytes m
     auto now = room(chain.first_bytes(), moves);
     Matrix geometry = kSame;
     if (const auto* program = chain.first.get()) {
-        const auto shape = has_one_shape(*program) ? program->raw : load<ImageShape>(metadata.data());
+        // Without a metadata row the image's own bytes tell its shape.
+        const auto shape = has_one_shape(*program) ? program->raw
+                           : metadata.empty()      ? image_info(coding_of(*program), payload)
+                                                   : load<ImageShape>(metadata.data());
         geometry = runner.run(*program, payload, shape, epoch, sample, now, part(*program));
     } else {
         begin(chain.start, payload, metadata, now);

@@ -9,7 +9,8 @@
 
 namespace fl {
 
-enum class Codec : std::uint8_t { none = 0, lz4 = 1, zstd = 2, zstd_dictionary = 3 };
+// `deflate` is in zip files alone, never in ours.
+enum class Codec : std::uint8_t { none = 0, lz4 = 1, zstd = 2, zstd_dictionary = 3, deflate = 255 };
 
 // What many small payloads have in common, so that each is stored without it. May be used by many threads at once.
 class Dictionary {

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "hash.h"
-
 namespace fl {
 
 Keys::Keys(const Table& offsets, const Table& bytes, const Table& slots)
@@ -18,23 +16,6 @@ Bytes Keys::key(std::uint64_t sample) const {
     const auto end = load<std::uint64_t>(pair.data() + 8);
     if (end < begin) throw Failure("format", "the key offsets run backwards");
     return bytes_.at(begin, end - begin);
-}
-
-std::optional<std::uint64_t> Keys::find(Bytes key) const {
-    const auto homes = load<std::uint64_t>(slots_.at(0).data());
-    const auto slots = slots_.rows() - 1;
-    if (homes > slots) throw Failure("format", "the key index claims more slots than it has");
-    const auto hash = xxh64(key);
-    for (auto slot = home_slot(hash, homes); slot < slots; ++slot) {
-        const auto content = load<std::uint64_t>(slots_.at(slot + 1).data());
-        if (content == 0) return std::nullopt;
-        if ((content >> 48) != (hash & 0xffff)) continue;
-        const auto sample = (content & kIndexMask) - 1;
-        if (sample >= size()) throw Failure("format", "the key index points past the last sample");
-        const Bytes found = this->key(sample);
-        if (std::equal(found.begin(), found.end(), key.begin(), key.end())) return sample;
-    }
-    return std::nullopt;
 }
 
 std::uint64_t lay_slots(std::span<const std::uint64_t> hashes, std::span<const std::uint64_t> samples,

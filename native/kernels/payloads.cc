@@ -4,12 +4,14 @@
 
 #include "crc32c.h"
 #include "guard.h"
+#include "inflate.h"
 
 namespace fl {
 
 Payloads::Payloads(Bytes file, const Table& extents, std::uint64_t data_begin, std::uint64_t data_end,
-                   const Dictionary* dictionary)
-    : file_(file), extents_(&extents), data_begin_(data_begin), data_end_(data_end), dictionary_(dictionary) {
+                   const Dictionary* dictionary, Foreign foreign)
+    : file_(file), extents_(&extents), data_begin_(data_begin), data_end_(data_end), dictionary_(dictionary),
+      foreign_(foreign) {
     if (extents.row_size() != sizeof(Extent)) throw Failure("format", "an extent has 32 bytes");
     if (data_begin > data_end || data_end > file.size()) throw Failure("format", "the data lies outside the file");
 }
@@ -69,6 +71,10 @@ void Payloads::check(const Extent& extent, const std::uint8_t* there) const {
         if (extent.raw_size != extent.size) throw Failure("extent", "an uncompressed payload with two sizes");
         return;
     }
+    if (foreign_.zipped && extent.codec == Codec::deflate) {
+        if (extent.raw_size / kDeflateRatio > extent.size) throw Failure("codec", "deflate: impossible raw size");
+        return;
+    }
     std::array<std::uint8_t, kHeadBytes> head;
     const auto known = std::min<std::size_t>(extent.size, head.size());
     guarded([&] { std::memcpy(head.data(), unchecked(extent, there).data(), known); });
@@ -94,14 +100,15 @@ Bytes Payloads::stored(const Extent& extent, const std::uint8_t* there) const {
         if (!there) check_items(extent);
         return bytes;
     }
+    if (foreign_.unchecked) return bytes;
     std::uint32_t computed = 0;
-    guarded([&] { computed = crc32c(bytes); });
+    guarded([&] { computed = foreign_.zipped ? crc32(bytes) : crc32c(bytes); });
     check_sum(extent, computed);
     return bytes;
 }
 
 void Payloads::copy(const Extent& extent, std::uint8_t* out, const std::uint8_t* there) const {
-    if (has_windows()) {
+    if (has_windows() || foreign_.unchecked) {
         if (!there) check_items(extent);
         guarded([&] { std::memcpy(out, unchecked(extent, there).data(), extent.size); });
         return;
@@ -111,7 +118,20 @@ void Payloads::copy(const Extent& extent, std::uint8_t* out, const std::uint8_t*
     check_sum(extent, computed);
 }
 
+void Payloads::read_zipped(const Extent& extent, MutableBytes out, const std::uint8_t* there) const {
+    if (extent.codec == Codec::deflate) {
+        thread_local std::vector<std::uint8_t> packed;
+        packed.resize(extent.size);
+        guarded([&] { std::memcpy(packed.data(), unchecked(extent, there).data(), extent.size); });
+        inflate_raw(packed, out);
+    } else {
+        guarded([&] { std::memcpy(out.data(), unchecked(extent, there).data(), extent.size); });
+    }
+    check_sum(extent, crc32(out));
+}
+
 void Payloads::read(const Extent& extent, MutableBytes out, const std::uint8_t* there) const {
+    if (foreign_.zipped) return read_zipped(extent, out, there);
     if (extent.codec == Codec::none) return copy(extent, out.data(), there);
     thread_local std::vector<std::uint8_t> packed;
     packed.resize(extent.size);

@@ -31,10 +31,18 @@ struct Windows {
     const Table* items = nullptr;
 };
 
+// Extents of files that others wrote. They may have no checksums, or zip's: a CRC-32 of what is made of the stored bytes.
+// And the bytes may be no file's at all, but in memory.
+struct Foreign {
+    bool unchecked = false;
+    bool zipped = false;
+    bool in_memory = false;
+};
+
 class Payloads {
 public:
     Payloads(Bytes file, const Table& extents, std::uint64_t data_begin, std::uint64_t data_end,
-             const Dictionary* dictionary = nullptr);
+             const Dictionary* dictionary = nullptr, Foreign foreign = {});
     Payloads(Bytes file, const Windows& windows);
 
     std::uint64_t rows() const;
@@ -51,6 +59,7 @@ public:
     // The row of the table that holds an extent; none where extents are arithmetic, and `window` gives them.
     TableRow place(std::uint64_t row) const { return extents_ ? TableRow{extents_, row} : TableRow{}; }
     bool has_windows() const { return !extents_; }
+    bool in_memory() const { return foreign_.in_memory; }
     Extent window(std::uint64_t row) const;
     Bytes file() const { return file_; }
     std::uint64_t data_end() const { return data_end_; }
@@ -77,6 +86,7 @@ private:
         return there ? Bytes(there, extent.size) : file_.subspan(extent.pointer, extent.size);
     }
 
+    void read_zipped(const Extent& extent, MutableBytes out, const std::uint8_t* there) const;
     void check_items(const Extent& extent) const;
 
     Bytes file_;
@@ -84,6 +94,7 @@ private:
     std::uint64_t data_begin_;
     std::uint64_t data_end_;
     const Dictionary* dictionary_ = nullptr;
+    Foreign foreign_{};
     Windows windows_{};
 };
 

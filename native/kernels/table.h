@@ -89,6 +89,10 @@ struct Picks {
 struct TableRow {
     const Table* table = nullptr;
     std::uint64_t row = 0;
+
+    void prefetch() const {
+        if (table) table->prefetch(row);
+    }
 };
 
 // Copies rows from where the pointers say, under a guard; a null pointer gives zeros, and what is in its place stays.

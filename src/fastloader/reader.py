@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastloader import kernels
-from fastloader.errors import DecodeError, FastLoaderError, KeyNotFoundError, UnknownTypeError
+from fastloader.errors import DecodeError, FastLoaderError, FormatError, KeyNotFoundError, UnknownTypeError
 from fastloader.fields import BatchDecoder, BatchParts, Decoder, Field, MappedPayloads, locate_batch, locate_value
 from fastloader.formats.fld import Dataset, explain
 from fastloader.formats.fld.dataset import OPENED_AT_ONCE
-from fastloader.formats.fld.file import FldFile
+from fastloader.formats.fld.file import FldFile, check_hint
 from fastloader.formats.fld.layout import Kind
-from fastloader.stores import BlockCache, ObjectPath, locate
+from fastloader.stores import ObjectPath, locate
+from fastloader.stores.cache import cache_at
 from fastloader.types import Batch, Key, Sample, key_bytes, key_text, mask_missing
 
 
@@ -55,15 +56,16 @@ class DatasetReader:
         cache_dir: str | os.PathLike[str] | None = None,
         cache_size: int | str | None = None,
     ) -> None:
-        where = locate(path, storage_options)
-        if cache_dir is not None:
-            if not isinstance(where, ObjectPath):
-                raise ValueError(f"{os.fspath(path)}: cache_dir is for URLs; this is a local path")
-            where = replace(where, cache=BlockCache(cache_dir, cache_size))
-        elif cache_size is not None:
-            raise ValueError("cache_size without cache_dir: say where to keep the copies")
-        self._dataset: Dataset | None = Dataset(where)
+        opened = dataset_at(path, storage_options, cache_dir=cache_dir, cache_size=cache_size)
+        self._dataset: Dataset | None = _whole(opened)
         self._columns: dict[str, _Column] = {}
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Self:
+        """A reader of a dataset that is open already."""
+        reader = cls.__new__(cls)
+        reader._dataset, reader._columns = _whole(dataset), {}
+        return reader
 
     @property
     def dataset(self) -> Dataset:
@@ -234,17 +236,10 @@ class DatasetReader:
                 else:
                     rows = np.where(valid, rows, -1)
             if column.batch is not None:
-                metadata = np.zeros(len(rows), column.metadata_type)
-                if column.metadata_type.itemsize:
-                    remote = self.dataset.is_remote
-                    tables = [
-                        file.table(Kind.METADATA, column.number, _of(which, rows, i) if remote else None)
-                        for i, file in enumerate(files)
-                    ]
-                    kernels.take([t for t in tables if t is not None], which, rows, metadata.view(np.uint8))
-                sources = self._payloads(column, files, which, rows) if column.field.has_payload else []
-                payloads = MappedPayloads([s for s in sources if s is not None], which, rows)
-                values = column.batch(metadata, payloads)
+                found = self._payloads(column, files, which, rows) if column.field.has_payload else []
+                sources = [source for source in found if source is not None]
+                metadata = self._metadata(column, files, sources, which, rows)
+                values = column.batch(metadata, MappedPayloads(sources, which, rows))
                 locate_batch(values, samples, self._path_of, column.name)
             else:
                 present = samples if valid is None else samples[valid]
@@ -267,6 +262,24 @@ class DatasetReader:
         if type(values) is not np.ndarray and isinstance(values, BatchParts):
             return values.entries(column.name, valid)[column.name]
         return values if valid is None else mask_missing(values, valid)
+
+    def _metadata(
+        self, column: _Column, files: list[FldFile], sources: list[kernels.Payloads],
+        which: NDArray[np.int32] | None, rows: NDArray[np.int64],
+    ) -> NDArray[Any]:  # fmt: skip
+        metadata = np.zeros(len(rows), column.metadata_type)
+        if column.metadata_type.itemsize:
+            remote = self.dataset.is_remote
+            tables = [
+                file.table(Kind.METADATA, column.number, _of(which, rows, i) if remote else None)
+                for i, file in enumerate(files)
+            ]
+            known = [table for table in tables if table is not None]
+            if len(known) < len(tables):  # in files of others, images alone have some, and their bytes tell it
+                told: NDArray[Any] = files[0].metadata(column.number, sources, which, rows)  # type: ignore[attr-defined]
+                return told
+            kernels.take(known, which, rows, metadata.view(np.uint8))
+        return metadata
 
     def _path_of(self, sample: int) -> Path | ObjectPath:
         """The file that a sample is in."""
@@ -386,10 +399,37 @@ class DatasetReader:
             ) from error  # fmt: skip
 
 
+def dataset_at(
+    path: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    cache_dir: str | os.PathLike[str] | None = None,
+    cache_size: int | str | None = None,
+) -> Dataset:
+    """The dataset at a path or URL, opened; the options are those of ``DatasetReader``."""
+    where = locate(path, storage_options)
+    cache = cache_at(cache_dir, cache_size)
+    if cache is not None:
+        if not isinstance(where, ObjectPath):
+            raise ValueError(f"{os.fspath(path)}: cache_dir is for URLs; this is a local path")
+        where = replace(where, cache=cache)
+    return Dataset(where)
+
+
+def _whole(dataset: Dataset) -> Dataset:
+    """The dataset, known to have nothing removed from it: samples are numbered through all that files hold."""
+    if dataset.removed:
+        raise FormatError(
+            "entries were removed from this archive and are still in its files", path=dataset.path,
+            hint=f'open it with fastloader.Archive, or run "fastloader compact {dataset.path}"',
+        )  # fmt: skip
+    return dataset
+
+
 def _look(path: Path | ObjectPath) -> str:
     if isinstance(path, ObjectPath):
         return f'get a copy to look at with "fastloader store get {path} ."'
-    return f'run "fastloader verify --decode {path}"'
+    return check_hint(path, "--decode ")
 
 
 def _of(which: NDArray[np.int32] | None, rows: NDArray[np.int64], position: int) -> NDArray[np.int64]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import os
+import tarfile
+import zlib
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -13,7 +16,8 @@ import numpy as np
 
 from fastloader import kernels
 from fastloader._native import image_decode
-from fastloader.formats.fld.layout import NO_FIELD, Kind
+from fastloader.formats.extents import table_of
+from fastloader.formats.fld.layout import EXTENT, NO_FIELD, Kind
 from fastloader.types import TypeId
 
 from .datasets import Base
@@ -333,7 +337,10 @@ def use_engine(w: Wild) -> None:
         )
         for _ in range(columns)
     ]  # fmt: skip
-    io = (w.rng.choice([0, 0, 0, 1, 2, 3, 4, 9]), w.rng.choice([0, 4096, 1 << 20]), w.rng.choice([0, 0, 512, 4096, 7]))
+    io = (
+        w.rng.choice([0, 0, 0, 1, 2, 3, 4, 9]), w.rng.choice([0, 4096, 1 << 20]),
+        w.rng.choice([0, 0, 512, 4096, 7]), w.rng.random() < 0.2,
+    )  # fmt: skip
     engine = kernels.Engine(plans, w.rng.choice([0, 1, 3]), w.rng.choice([0, 1, 4]), w.small(), io)
     status = os.stat(__file__)
     files = [("", 0, 0), ("/dev/zero", 1, 2), (__file__, status.st_dev, status.st_ino)]
@@ -559,10 +566,72 @@ def use_sounds(w: Wild) -> None:
     program.run(payload, row.view(np.uint8)[:size], w.rng.randrange(2**64), w.rng.randrange(2**64), out)
 
 
+@functools.cache
+def tar_bytes(format: int) -> bytes:
+    """A small tar with a long name and a link."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=format) as file:
+        for name, data in (("a.txt", b"one"), ("long/" * 40 + "b.txt", b"two" * 300), ("c.jpg", b"")):
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            file.addfile(info, io.BytesIO(data))
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.LNKTYPE, "a.txt"
+        file.addfile(link)
+    return out.getvalue()
+
+
+def use_tars(w: Wild) -> None:
+    raw = bytearray(tar_bytes(w.rng.choice([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])))
+    for _ in range(w.rng.choice([0, 1, 3])):
+        raw[w.rng.randrange(len(raw))] ^= 1 << w.rng.randrange(8)
+        at = w.rng.randrange(len(raw) // 512) * 512
+        raw[at + 148 : at + 156] = b" " * 8
+        raw[at + 148 : at + 156] = b"%06o\0 " % sum(raw[at : at + 512])
+    data = (
+        exact(bytes(raw[: w.rng.choice([len(raw), w.rng.randrange(len(raw))])])) if w.rng.random() < 0.8 else w.data()
+    )
+    size = w.rng.choice([len(data), w.number() % 2**64])
+    scanner = kernels.TarScanner(size)
+    attempt(lambda: scanner.feed(data, w.rng.choice([0, 0, 0, 512, w.number() % 2**64])))
+    for _ in range(w.small()):
+        attempt(lambda: scanner.feed(data[scanner.next : scanner.next + scanner.needed], scanner.next))
+    attempt(lambda: scanner.last)
+    attempt(lambda: scanner.finish(w.rng.choice([size, w.number() % 2**64])))
+    ends = np.array([w.rng.choice([0, 3, 5, 7, len(raw), -1, 2**63 - 1]) for _ in range(w.small())], np.int64)
+    chosen = np.ones(w.rng.choice([len(ends), len(ends), w.small()]), np.uint8)
+    attempt(lambda: kernels.tar_samples(exact(b"a.txtb.x.ya.txtc"), np.sort(ends) if w.small() else ends, chosen))
+    attempt(lambda: kernels.Unzstd().feed(w.rng.choice([w.data(), kernels.compress(b"x" * 9000, kernels.ZSTD, 1)])))
+
+
+def use_foreign(w: Wild) -> None:
+    raw = zlib.compress(b"some text " * 50, 9, -15)
+    file = exact(raw + w.rng.randbytes(w.rng.choice([0, 9, 500])))
+    rows = np.zeros(w.small(), EXTENT)
+    for row in rows:
+        size = w.rng.choice([len(raw), len(raw), w.number() % 2**64])
+        row["pointer"], row["size"] = w.rng.choice([0, 0, w.number() % 2**64]), size
+        row["raw_size"] = w.rng.choice([500, 500, size, w.number() % 2**64])
+        row["codec"] = w.rng.choice([0, 255, 255, 1, 2, 77])
+        row["crc"] = w.rng.choice([zlib.crc32(b"some text " * 50), 0])
+    table = table_of(rows.view(np.uint8).reshape(-1), EXTENT.itemsize)
+    flags = [w.rng.random() < 0.5 for _ in range(3)]
+    payloads = kernels.Payloads.foreign(file, table, *flags)
+    row = w.small() if w.rng.random() < 0.7 else w.number()
+    for method in (payloads.extent, payloads.locate, payloads.read):
+        attempt(lambda method=method: method(row))
+    wanted = w.rows()
+    attempt(lambda: kernels.gather_bytes([payloads], w.which(wanted), wanted))
+    attempt(
+        lambda: kernels.image_shapes(w.rng.choice([0, 1, 2, 16, 99]), [payloads], None, wanted, w.out(16 * len(wanted)))
+    )
+
+
 CALLS: list[Callable[[Wild], None]] = [
     use_table, use_payloads, use_keys, use_take, use_gather, use_gather, use_images, use_jpeg_parts, use_codecs,
     use_sums, use_placement, use_engine, use_engine, use_orders, use_pixels, use_pixels,
     use_programs, use_programs, use_conversions, use_sounds, use_sounds, use_texts, use_texts,
+    use_tars, use_foreign,
 ]  # fmt: skip
 
 BAD_ARGUMENT = (ValueError, TypeError, IndexError, BufferError, OverflowError)

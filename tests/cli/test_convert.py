@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import signal
 import subprocess
 import tarfile
@@ -81,8 +83,16 @@ def test_what_is_there_is_not_replaced_unasked(run, photos, tmp_path):
     [
         (["nowhere", "a.fld"], 2, "nowhere: there is no such file or folder; check the path"),
         (["nowhere/*.jpg", "a.fld"], 2, "no file fits the pattern"),
-        (["photos", "s3://bucket/a.fld"], 2, "write a local file, and bring it there by fastloader store put"),
-        (["photos", "a.zip"], 2, "the name ends with .fld, .tar or .parquet"),
+        (["photos", "ftp://host/a.fld"], 2, "no store for ftp://"),
+        (["photos", "s3://bucket/a.zip"], 2, "archives are copied from where the environment leads to local files"),
+        (["--endpoint", "http://x", "photos", "a.fld"], 2, "neither SRC nor DST is a URL"),
+        (["-o", "x", "photos", "s3://bucket/a.fld"], 2, "give NAME=VALUE"),
+        (["photos", "a.txt"], 2, "the name ends with .fld, .tar or .tar.gz"),
+        (["--include", "*.jpg", "photos", "a.fld"], 2, "--include and --exclude are for archives"),
+        (["--fields", "x", "photos", "a.zip"], 2, "archives are copied one by one"),
+        (["--shard-size", "1MB", "photos", "a.zip"], 2, "shard_size is for .fld and Barecat archives"),
+        (["bad.jsonl", "a.barecat"], 1, "bad.jsonl: is no archive; a tar, a zip"),
+        (["nowhere", "a.zip"], 2, "nowhere: there is no such file or folder"),
         (["--format", "xml", "photos", "a.fld"], 2, "format='xml': one of"),
         (["--field", "x=Int", "photos", "a.fld"], 2, "no field Int; there are IntField"),
         (["--field", "x=IntField(", "photos", "a.fld"], 2, "write it as in Python"),
@@ -92,7 +102,7 @@ def test_what_is_there_is_not_replaced_unasked(run, photos, tmp_path):
         (["--fields", "x", "photos", "a.fld"], 2, "unknown 'x'"),
         (["--shard-size", "lots", "photos", "a.fld"], 2, "is not a size"),
         (["--compression", "zip", "photos", "a.fld"], 2, "unknown compression"),
-        (["--shard-size", "1MB", "photos", "a.tar"], 2, "are for .fld"),
+        (["--shard-size", "1MB", "photos", "a.tar"], 2, "several tars need a place for their number"),
         (["bad.jsonl", "a.fld"], 1, "record 1 at offset 9"),
     ],
 )
@@ -124,6 +134,22 @@ def test_an_interrupted_conversion_goes_on(tmp_path):
     assert (tmp_path / "a.fld" / "shard-00000.fld").stat().st_ino == written
     reader = fl.open(tmp_path / "a.fld")
     assert reader.read_batch(range(60_000), ["i"])["i"].tolist() == list(range(60_000))
+
+
+@pytest.mark.parametrize("arguments", [("a.fld",), ("a.tar",), ("a.parquet",), ("--shard-size", "4MB", "a.fld")])
+def test_a_target_that_takes_no_more_is_told_and_left_as_it_was(tmp_path, arguments):
+    """As on a full disk: the system refuses to write on."""
+    with (tmp_path / "x.jsonl").open("w") as file:
+        for i in range(2000):
+            file.write(f'{{"t": "{os.urandom(300).hex()}", "i": {i}}}\n')
+    done = subprocess.run(
+        command("convert", "-q", "x.jsonl", *arguments), cwd=tmp_path, capture_output=True, text=True, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
+    )  # fmt: skip
+    assert done.returncode == 2, done
+    assert done.stderr.startswith("fastloader: ")
+    assert "File too large" in done.stderr
+    assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".converting")] == ["x.jsonl"]
 
 
 def test_fields_are_written_as_in_python():

@@ -124,7 +124,7 @@ def test_jobs_is_the_number_of_threads(
             used.append(workers)
             super().__init__(workers, *args)
 
-    monkeypatch.setattr(sys.modules["fastloader.verify"], "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(sys.modules["fastloader.verification"], "ThreadPoolExecutor", Pool)
     assert run("verify", everything, option, 3).exit_code == 0
     assert run("verify", everything, option, 0).exit_code == 0
     assert used == [3]

@@ -180,12 +180,19 @@ def test_what_fails_leaves_nothing_behind(name, tmp_path):
 
 def test_names_say_what_to_write(tmp_path):
     dataset = fl.Dataset.from_sequence([{"x": 1}])
-    with pytest.raises(ValueError, match=r"a\.zip: a name ends with \.fld, \.tar or \.parquet"):
+    with pytest.raises(ValueError, match=r"a\.zip: a name ends with \.fld, \.tar or \.tar\.gz"):
         dataset.write(tmp_path / "a.zip")
-    with pytest.raises(ValueError, match=r"shard_size and compression are for \.fld"):
+    with pytest.raises(ValueError, match=r"compression is for \.fld"):
+        dataset.write(tmp_path / "a.tar", compression="zstd")
+    with pytest.raises(ValueError, match=r"a\.tar: several tars need a place for their number, as in train-%06d\.tar"):
         dataset.write(tmp_path / "a.tar", shard_size="1MB")
-    with pytest.raises(ValueError, match="datasets are converted to local files"):
-        dataset.write("s3://bucket/a.fld")
+    with pytest.raises(ValueError, match=r"shards are for \.fld and tars, not for \.parquet"):
+        dataset.write(tmp_path / "a.parquet", shard_size="1MB")
+    with pytest.raises(ValueError, match="shard_samples is for tars"):
+        dataset.write(tmp_path / "a.fld", shard_samples=10)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match="storage_options are for URLs"):
+        dataset.write(tmp_path / "a.fld", storage_options={"region": "x"})
     with pytest.raises(ValueError, match="at least one byte"):
         dataset.write(tmp_path / "a.fld", shard_size=0)
 

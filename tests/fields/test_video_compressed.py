@@ -295,7 +295,7 @@ def test_the_index_of_another_video_is_found_by_verify(tmp_path, monkeypatch):
     reader = write(tmp_path / "x.fld", FIELD, [whole])
     monkeypatch.undo()
     (problem,) = fl.verify(reader.path, decode=True).problems
-    assert problem.message == "the frame index is not that of the video"
+    assert problem.message == "does not decode: the frame index is not that of the video"
 
 
 def test_the_index_lies_where_the_format_says():

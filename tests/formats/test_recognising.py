@@ -15,8 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastloader as fl
+from fastloader.formats.barecat_entries import BarecatSink
+from fastloader.formats.entries import Entry
 from fastloader.formats.opening import FORMATS
 from fastloader.formats.records import Opened
+from fastloader.formats.tar_entries import TarSink
+from fastloader.formats.zip_entries import ZipSink
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 
@@ -46,14 +50,25 @@ def files(folder):
         (folder / f"{name}.gz").write_bytes(gzip.compress(data))
         (folder / f"{name}.gz").rename(folder / f"{name}.gz_")
         (folder / f"{name}.gz_").rename(folder / f"packed {name}")
+    entries = [Entry.of(f"{name}.txt", b"text") for name in "abc"]
+    for name, make in {"tar": TarSink, "tar.gz": TarSink, "tar.zst": TarSink, "zip": ZipSink, "b": BarecatSink}.items():
+        with make(folder / name) as sink:
+            for entry in entries:
+                sink.add(entry)
+    for name in ("tar.gz", "tar.zst"):
+        (folder / name).rename(folder / f"{name}_")
+    (folder / "b").rename(folder / "barecat")
+    (folder / "b-shard-00000").rename(folder / "barecat-shard-00000")
     return {
-        path.name if not path.name.startswith("packed ") else f"{path.name[7:]}.gz": path for path in folder.iterdir()
+        path.name.rstrip("_") if not path.name.startswith("packed ") else f"{path.name[7:]}.gz": path
+        for path in folder.iterdir()
+        if "shard" not in path.name
     }
 
 
 def test_every_file_format_is_recognised_without_a_name(tmp_path):
     found = files(tmp_path / "a")
-    assert set(found) == {*FORMATS, "fld"} - {"raw", "folder", "mds"}
+    assert set(found) == {*FORMATS, "fld"} - {"raw", "folder", "mds", "utix"}
     for name, path in found.items():
         dataset = fl.open(path)
         if name == "fld":
@@ -85,8 +100,10 @@ def test_a_file_that_is_nothing_known_is_not_guessed(data, tmp_path):
 def test_a_zip_of_other_things_is_no_npz(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("x.txt", "text")
-    with pytest.raises(fl.FormatError, match="is no dataset that is known here"):
-        fl.open(tmp_path / "a.zip")
+    assert list(fl.open(tmp_path / "a.zip")) == [{"path": "x.txt", "data": b"text"}]
+    (tmp_path / "a.zip").rename(tmp_path / "a.npz")
+    with pytest.raises(fl.FormatError, match="is named like NPZ and holds zip"):
+        fl.open(tmp_path / "a.npz")
 
 
 def test_wrong_paths_are_told(tmp_path):

@@ -180,6 +180,11 @@ def test_reading_stays_within_its_share_of_the_limit(large):
         plan = plan_reading(BEST, fl.open(large).dataset, habit, 16, 8, 1, 16 * MIB)
         assert plan.memory <= 8 * MIB
     assert plan_reading(BEST, fl.open(large).dataset, Habit(), 1000, 8, 1, None).memory > 8 * MIB
+    # In order too, where batches are larger than pages: nothing is given up for want of memory.
+    assert plan_reading(BEST, fl.open(large).dataset, Habit(1), 1000, 8, 1, None).memory > 8 * MIB
+    loader = fl.DataLoader(fl.open(large), 300, shuffle=False, io=BEST)
+    assert sum(len(batch["i"]) for batch in loader) == 1500
+    assert loader.stats()["io"]["given_up"] == 0
 
 
 def test_fewer_batches_are_made_ahead_under_a_limit(tmp_path):

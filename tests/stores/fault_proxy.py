@@ -28,6 +28,8 @@ class Proxy:
     every: int = 1
     concerns: Callable[[str], bool] = lambda path: True
     silence: float = 30.0
+    all_requests: bool = False
+    """Not reads of ranges alone: also questions about objects, and lists of them."""
     seen: int = 0
     spoilt: int = 0
     requests: list[tuple[str, str, str]] = field(default_factory=list)
@@ -35,10 +37,11 @@ class Proxy:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def next_fault(self, method: str, path: str, span: str) -> Fault:
-        """What happens to this request: only reads of ranges are spoilt."""
+        """What happens to this request: writing is never spoilt."""
         with self._lock:
             self.requests.append((method, path, span))
-            if method != "GET" or not span or self.fault == "none" or not self.concerns(path):
+            reads = (method == "GET" and span) or (self.all_requests and method in ("GET", "HEAD"))
+            if not reads or self.fault == "none" or not self.concerns(path):
                 return "none"
             self.seen += 1
             if self.seen % self.every:

@@ -6,6 +6,7 @@ import contextlib
 import http.server
 import re
 import threading
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    etags = False
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
@@ -35,6 +37,8 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(data)}")
         self.send_header("Content-Length", str(end - begin))
         self.send_header("Last-Modified", self.date_time_string(int(path.stat().st_mtime)))
+        if self.etags:
+            self.send_header("ETag", f'"{zlib.crc32(data):08x}"')
         self.end_headers()
         if self.command == "GET":
             self.wfile.write(data[begin:end])
@@ -42,11 +46,12 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def web_server(folder: Path) -> Iterator[str]:
-    """Serve a folder; gives the URL."""
+def web_server(folder: Path, etags: bool = False) -> Iterator[str]:
+    """Serve a folder; gives the URL. With ``etags``, a file that changes within a second is told too."""
+    kind = type("Handler", (_Handler,), {"etags": etags})
 
-    def handler(*args: Any) -> _Handler:
-        return _Handler(*args, directory=str(folder))
+    def handler(*args: Any) -> Any:
+        return kind(*args, directory=str(folder))
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import io
 import itertools
+import json
 import pickle
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
+from tests.formats.test_tfrecord_files import record
+from tests.stores.fault_proxy import fault_proxy
 
 import fastloader as fl
+from fastloader.formats import indexes, tfrecord
+from fastloader.formats.objects import at_once
 from fastloader.stores import ChangedError, MemoryStore, open_store
 from fastloader.testing import identical
+from fastloader.testing.seaweed import PUBLIC
+from fastloader.torch import TorchMapDataset
 
 _names = itertools.count()
 
@@ -89,37 +102,286 @@ def test_fld_datasets_are_recognised_among_objects(bucket, tmp_path):
 
 
 def test_an_object_that_changes_under_a_pass_is_an_error(bucket):
-    bucket.put("a.jsonl", b'{"x": 1}\n' * 200)
+    bucket.put("a.jsonl", b'{"x": 1}\n' * 20_000)
     iterator = iter(fl.open(f"{bucket.url}/a.jsonl"))
     next(iterator)
-    bucket.put("a.jsonl", b'{"x": 2}\n' * 200)
+    bucket.put("a.jsonl", b'{"x": 2}\n' * 20_000)
     with pytest.raises(ChangedError, match=r"a\.jsonl"):
         list(iterator)
 
 
-def test_options_of_stores_are_for_fld_alone(bucket):
+def test_options_of_stores_reach_every_format_and_others_are_refused(bucket, s3, tmp_path):
+    store, at = open_store("s3://foreign/options", s3.storage_options())
+    for name, (data, wanted) in files().items():
+        store.put(f"{at}/all/{name}", data)
+        assert identical(list(fl.open(f"{store.url}/{at}/all/{name}", s3.storage_options())), wanted)
+    both = [f"{store.url}/{at}/all/a.jsonl", f"{store.url}/{at}/all/a.jsonl"]
+    assert len(fl.open(both, s3.storage_options())) == 40
+    assert len(fl.open(f"{store.url}/{at}/all/*.jsonl", s3.storage_options(), where=None)) == 20
     bucket.put("a.jsonl", b'{"x": 1}\n')
-    with pytest.raises(ValueError, match=r"are for the URL of one \.fld dataset"):
+    (tmp_path / "a.jsonl").write_bytes(b'{"x": 1}\n')
+    with pytest.raises(ValueError, match="memory:// takes no storage_options"):
         fl.open(f"{bucket.url}/a.jsonl", {"region": "x"}, format="jsonl")
+    with pytest.raises(fl.StoreError, match=r"storage_options are not understood.*colour"):
+        fl.open(f"{store.url}/{at}/all/a.jsonl", s3.storage_options(colour="red"))
+    for options in ({"storage_options": {"region": "x"}}, {"cache_dir": tmp_path}, {"cache_size": "1GB"}):
+        with pytest.raises(ValueError, match=rf"a\.jsonl.*: {next(iter(options))} \w+ for URLs; this is a local path"):
+            fl.open(tmp_path / "a.jsonl", **options)
+        with pytest.raises(ValueError, match="for URLs"):
+            fl.open([tmp_path / "a.jsonl"], **options)
 
 
-def test_many_objects_come_in_an_order_that_is_a_matter_of_the_seed(bucket):
-    for i in range(2000):
-        bucket.put(f"many/{i:05d}.bin", b"%d" % i)
-    dataset = fl.open(f"{bucket.url}/many")
-    one, same, other = ([s["data"] for s in dataset.shuffle(seed=seed)] for seed in (1, 1, 2))
-    assert one == same != other
-    assert sorted(map(int, one)) == sorted(map(int, other)) == list(range(2000))
+def test_the_cache_serves_the_second_pass_of_every_format(s3, tmp_path):
+    store, at = open_store("s3://foreign/cached", s3.storage_options())
+    for name, (data, _) in files().items():
+        store.put(f"{at}/each/{name}", data)
+    for i in range(5):
+        store.put(f"{at}/raw/{i}.bin", bytes([i]) * 100)
+    with fault_proxy(s3.endpoint) as proxy:
+        options = s3.storage_options(proxy.url)
+        for name, (_, wanted) in files().items():
+            for _ in range(2):
+                proxy.requests.clear()
+                found = fl.open(f"{store.url}/{at}/each/{name}", options, cache_dir=tmp_path, cache_size="100MB")
+                assert identical(list(found), wanted)
+            assert {method for method, _, span in proxy.requests if span} == set(), name
+        folder = fl.open(f"{store.url}/{at}/raw", options, cache_dir=tmp_path, cache_size="100MB")
+        assert [sample["data"][0] for sample in folder] == list(range(5))
+        proxy.requests.clear()
+        assert [sample["data"][0] for sample in pickle.loads(pickle.dumps(folder))] == list(range(5))
+        assert {method for method, _, _ in proxy.requests} == {"HEAD"}
+        store.put(f"{at}/raw/3.bin", b"\x09" * 50)  # another version has other copies
+        assert [sample["data"][0] for sample in folder] == [0, 1, 2, 9, 4]
 
 
-def test_a_hundred_npz_objects_in_a_bucket_of_a_real_server(s3, monkeypatch):
-    for name, value in s3.storage_options().items():
-        monkeypatch.setenv({"endpoint": "AWS_ENDPOINT_URL"}.get(name, f"AWS_{name.upper()}"), value)
-    store, prefix = open_store("s3://tests/npz")
-    for i in range(100):
-        file = io.BytesIO()
-        np.savez(file, x=np.full((4, 4), i, np.float32), y=np.int64(i))
-        store.put(f"{prefix}/{i:03d}.npz", file.getvalue())
-    batches = list(fl.open(f"{store.url}/{prefix}").shuffle(seed=3).batch(16).prefetch(2))
-    assert sorted(int(y) for batch in batches for y in batch["y"]) == list(range(100))
+def test_credentials_are_those_of_now(s3, monkeypatch, tmp_path):
+    """The environment, a profile, nobody's: each is looked for when a dataset is opened, not once a process."""
+    options = s3.storage_options()
+    store, at = open_store("s3://foreign/credentials", options)
+    store.put(f"{at}/a.jsonl", b'{"x": 1}\n')
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", options["endpoint"])
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "else")
+    with pytest.raises(
+        fl.StoreError, match=r"s3://foreign/credentials/a\.jsonl.*check the bucket's name, the credentials"
+    ):
+        fl.open("s3://foreign/credentials/a.jsonl")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", options["access_key_id"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", options["secret_access_key"])
+    assert len(fl.open("s3://foreign/credentials/a.jsonl")) == 1
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    (tmp_path / "credentials").write_text(
+        f"[team]\naws_access_key_id = {options['access_key_id']}\n"
+        f"aws_secret_access_key = {options['secret_access_key']}\n"
+    )
+    assert len(fl.open("s3://foreign/credentials/a.jsonl", {"profile": "team"})) == 1
+    monkeypatch.setenv("AWS_PROFILE", "team")
+    assert len(fl.open("s3://foreign/credentials/*.jsonl")) == 1
+    monkeypatch.delenv("AWS_PROFILE")
+    open_store(f"s3://{PUBLIC}", options)[0].put("formats/a.jsonl", b'{"x": 1}\n')
+    assert len(fl.open(f"s3://{PUBLIC}/formats/*.jsonl", {"anonymous": True})) == 1
+    with pytest.raises(fl.StoreError, match=r"anonymous|refused"):
+        fl.open("s3://foreign/credentials/a.jsonl", {"anonymous": True})
+
+
+def test_what_a_store_refuses_is_never_left_out(s3):
+    store, at = open_store("s3://foreign/refused", s3.storage_options())
+    for i in range(4):
+        store.put(f"{at}/raw/{i}.bin", bytes([i]))
+    with fault_proxy(s3.endpoint) as proxy:
+        dataset = fl.open("s3://foreign/refused/raw", s3.storage_options(proxy.url, attempts=1)).options(
+            on_error="skip"
+        )
+        proxy.fault, proxy.concerns = "503", lambda path: path.endswith("2.bin")
+        with pytest.raises(fl.StoreError, match=r"s3://foreign/refused/raw/2\.bin"):
+            list(dataset)
+        proxy.fault = "none"
+        store.delete(f"{at}/raw/2.bin")  # what is gone for good is another matter
+        assert [sample["data"] for sample in dataset] == [b"\0", b"\1", b"\3"]
+
+
+def test_nobody_waits_for_a_server_under_the_lock_of_hdf5(bucket, monkeypatch):
+    """The thread that brings the bytes may collect garbage, which takes that lock."""
+    data, wanted = files()["a.h5"]
+    bucket.put("a.h5", data)
+    read = MemoryStore.read
+    taken = []
+
+    def try_lock():
+        taken.append(h5py._objects.phil.acquire(blocking=False))
+        if taken[-1]:
+            h5py._objects.phil.release()
+
+    def look(self, *args, **kwargs):
+        thread = threading.Thread(target=try_lock)
+        thread.start()
+        thread.join()
+        return read(self, *args, **kwargs)
+
+    monkeypatch.setattr(MemoryStore, "read", look)
+    assert identical(list(fl.open(f"{bucket.url}/a.h5")), wanted)
+    assert taken
+    assert all(taken)
+
+
+def test_of_many_objects_each_is_one_request(s3):
+    store, at = open_store("s3://foreign/requests", s3.storage_options())
+    for i in range(20):
+        store.put(f"{at}/raw/{i:02d}.bin", bytes(i))  # the first is empty
+    with fault_proxy(s3.endpoint) as proxy:
+        dataset = fl.open("s3://foreign/requests/raw", s3.storage_options(proxy.url))
+        assert [sample["path"] for sample in fl.open("s3://foreign/requests/raw", s3.storage_options(), fields="path")]
+        proxy.requests.clear()
+        assert [len(sample["data"]) for sample in dataset] == list(range(20))
+        assert len(proxy.requests) <= 22
+
+
+def fetched(proxy):
+    """Bytes of ranges that were asked for."""
+    spans = [span.removeprefix("bytes=").split("-") for method, _, span in proxy.requests if method == "GET" and span]
+    return sum(int(end) - int(begin) + 1 for begin, end in spans)
+
+
+def test_of_a_large_object_only_what_is_asked_for_comes(s3):
+    """Columns and row groups of Parquet, batches and columns of Arrow, chunks of HDF5, rows of NPZ."""
+    store, at = open_store("s3://foreign/parts", s3.storage_options())
+    wide = np.random.default_rng(0).bytes(2_000_000)
+    table = pa.table({"n": range(200), "wide": [wide[10_000 * i :][:10_000] for i in range(200)]})
+    parquet, arrow, npz, hdf5 = (io.BytesIO() for _ in range(4))
+    pq.write_table(table, parquet, row_group_size=50, compression="none", use_dictionary=False)
+    with pa.ipc.new_file(arrow, table.schema) as writer:
+        writer.write_table(table, max_chunksize=50)
+    rows = np.frombuffer(wide, np.uint8).reshape(200, 10_000)
+    np.savez(npz, n=np.arange(200), wide=rows)
+    with h5py.File(hdf5, "w") as file:
+        file.create_dataset("n", data=np.arange(200))
+        file.create_dataset("wide", data=rows, chunks=(10, 10_000))
+    for name, data in (("a.parquet", parquet), ("a.arrow", arrow), ("a.npz", npz), ("a.h5", hdf5)):
+        store.put(f"{at}/{name}", data.getvalue())
+        with fault_proxy(s3.endpoint) as proxy:
+            url, options = f"{store.url}/{at}/{name}", s3.storage_options(proxy.url)
+            assert [int(sample["n"]) for sample in fl.open(url, options, fields="n")] == list(range(200))
+            assert fetched(proxy) < 900_000, name
+            proxy.requests.clear()
+            assert bytes(fl.open(url, options)[57]["wide"]) == wide[570_000:580_000]
+            assert fetched(proxy) < 1_500_000, name
+            if name == "a.parquet":
+                proxy.requests.clear()
+                (found,) = fl.open(url, options, where=[("n", "==", 123)])
+                assert found["wide"] == wide[1_230_000:1_240_000]
+                assert fetched(proxy) < 900_000
+
+
+def test_the_index_of_an_object_is_kept_for_its_version(s3, monkeypatch, tmp_path):
+    monkeypatch.setenv("FASTLOADER_CACHE", str(tmp_path))
+    monkeypatch.setattr(indexes, "WORTH_KEEPING", 1)
+    scans = []
+    scan = tfrecord.scan
+    monkeypatch.setattr(tfrecord, "scan", lambda source: scans.append(source.path) or scan(source))
+    store, at = open_store("s3://foreign/index", s3.storage_options())
+    for count in (5, 9):
+        store.put(f"{at}/a.tfrecord", b"".join(record(b"\x07%d" % i) for i in range(count)))
+        for _ in range(2):
+            dataset = fl.open(f"{store.url}/{at}/a.tfrecord", s3.storage_options())
+            assert [sample["data"] for sample in dataset] == [b"\x07%d" % i for i in range(count)]
+    assert scans == [f"{store.url}/{at}/a.tfrecord"] * 2
+    assert len(list((tmp_path / "indexes").iterdir())) == 1
+
+
+def test_ctrl_c_waits_for_no_server(s3):
+    """Nor does the end of the program."""
+    store, at = open_store("s3://foreign/silent", s3.storage_options())
+    for i in range(8):
+        store.put(f"{at}/{i}.bin", b"x")
+    code = (
+        "import json, sys, threading, fastloader as fl\n"
+        "dataset = fl.open(sys.argv[1], json.loads(sys.argv[2]))\n"
+        "print('ready', flush=True)\n"
+        "input()\n"
+        "try:\n    list(dataset)\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
+    )
+    with fault_proxy(s3.endpoint) as proxy:
+        words = [sys.executable, "-c", code, f"{store.url}/{at}", json.dumps(s3.storage_options(proxy.url))]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout.readline() == "ready\n"
+            proxy.fault = "silence"
+            process.stdin.write("\n")
+            process.stdin.flush()
+            while proxy.spoilt < 8:
+                assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+            said, _ = process.communicate(timeout=20)  # a read may take two minutes
+        assert (process.returncode, said) == (0, "interrupted\n")
+
+
+def test_of_several_at_once_the_first_failure_is_told():
+    def work(number):
+        if number % 7 == 5:
+            raise ValueError(f"no {number}")
+        return -number
+
+    assert at_once(work, range(5)) == [0, -1, -2, -3, -4]
+    with pytest.raises(ValueError, match=r"no 5$"):
+        at_once(work, range(12))
+
+
+@pytest.mark.long
+def test_ten_thousand_objects_come_in_an_order_that_is_a_matter_of_the_seed(s3):
+    count = 10_000
+    store, at = open_store("s3://foreign/many", s3.storage_options())
+    with ThreadPoolExecutor(32) as pool:
+        list(pool.map(lambda i: store.put(f"{at}/objects/{i:05d}.bin", b"%d" % i), range(count)))
+    dataset = fl.open("s3://foreign/many/objects", s3.storage_options())
+    assert len(dataset) == count
+    one, same = (list(dataset.shuffle(seed=1)) for _ in range(2))
+    assert one == same
+    assert all(sample["path"] == f"{int(sample['data']):05d}.bin" for sample in one)
+    other = [
+        sample["path"]
+        for sample in fl.open("s3://foreign/many/objects", s3.storage_options(), fields="path").shuffle(seed=2)
+    ]
+    assert other != [sample["path"] for sample in one]
+    assert sorted(other) == sorted(sample["path"] for sample in one) == [f"{i:05d}.bin" for i in range(count)]
+
+
+def check_hundred(batches):
+    seen = [int(y) for batch in batches for y in batch["y"]]
+    assert sorted(seen) == list(range(100))
+    assert seen != sorted(seen)
     assert all((batch["x"][:, 0, 0] == batch["y"]).all() for batch in batches)
+
+
+def test_a_hundred_npz_objects_in_a_bucket_of_a_real_server(hundred):
+    url, options = hundred
+    dataset = fl.open(url, options).shuffle(seed=3).batch(16).prefetch(2)
+    batches = list(dataset)
+    check_hundred(batches)
+    assert identical(batches, list(dataset))
+    iterator = iter(dataset)
+    next(iterator)
+    assert identical(batches[1:], list(dataset.iterate(state=iterator.state_dict())))
+
+
+def test_a_hundred_npz_objects_become_torch_tensors(hundred):
+    url, options = hundred
+    dataset = fl.open(url, options).shuffle(seed=3)
+    batches = [{name: torch.from_numpy(value) for name, value in batch.items()} for batch in dataset.batch(16)]
+    assert batches[0]["x"].shape == (16, 4, 4)
+    check_hundred(batches)
+    check_hundred(list(torch.utils.data.DataLoader(dataset, batch_size=16)))  # a dataset of torch's kind too
+    for workers in (0, 2):
+        samples = TorchMapDataset(fl.open(url, options))
+        draw = torch.Generator().manual_seed(3)
+        check_hundred(list(torch.utils.data.DataLoader(samples, 16, shuffle=True, generator=draw, num_workers=workers)))
+
+
+def test_a_hundred_npz_objects_go_into_a_loader_once_they_are_written_as_fld(hundred, tmp_path):
+    url, options = hundred
+    fl.open(url, options).write(f"{url}.fld", storage_options=options)
+    with fl.open(f"{url}.fld", options) as reader:
+        check_hundred(list(fl.DataLoader(reader, batch_size=16, seed=3)))

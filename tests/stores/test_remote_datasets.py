@@ -21,7 +21,9 @@ from tests.stores.fault_proxy import fault_proxy
 
 import fastloader as fl
 from fastloader.errors import NotFoundError, StoreError
-from fastloader.stores import LocalStore, RefusedError, client, open_store
+from fastloader.formats.fld import FieldSpec
+from fastloader.formats.fld.remote_target import BucketTarget
+from fastloader.stores import LocalStore, MemoryStore, ObjectPath, RefusedError, client, open_store
 from fastloader.testing import identical
 from fastloader.testing.seaweed import PUBLIC, S3Server
 
@@ -251,6 +253,33 @@ def test_keys_that_come_twice_are_found_across_shards_and_leave_nothing(fresh: s
     assert keys_below(s3, fresh) == []
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), StoreError("the answer was lost")])
+@pytest.mark.parametrize("done", [True, False])
+def test_a_manifest_that_may_be_there_has_its_shards(error: BaseException, done: bool) -> None:
+    """Whoever is interrupted while it is put can't tell whether it was."""
+
+    class Interrupted(MemoryStore):
+        def put(self, key: str, data: Any, **conditions: Any) -> Any:
+            put = super().put(key, data, **conditions) if done or not key.endswith("manifest.json") else None
+            if not key.endswith("manifest.json"):
+                return put
+            raise error
+
+    where = ObjectPath(Interrupted(f"interrupted-{secrets.token_hex(4)}"), "data")
+    specs = [FieldSpec("n", fl.IntField(), 0, 0)]
+    target = BucketTarget(where, specs, 4096, keys=False, shard_size=1000)
+    with pytest.raises(type(error)):
+        target.finish()
+    target.discard()
+    found = [one.key for one in where.store.list("data")]
+    if done:
+        assert len(found) == 2
+        assert fl.verify(str(where)).ok
+    else:
+        assert "data/manifest.json" not in found
+        assert bool(found) == isinstance(error, KeyboardInterrupt)
+
+
 def test_of_two_writers_the_second_is_told_and_leaves_nothing(fresh: str, s3: S3Server) -> None:
     options = s3.storage_options()
     slow = fl.DatasetWriter(fresh, FIELDS, "64KiB", shard_size="300KB", storage_options=options)
@@ -342,7 +371,7 @@ def test_memory_and_file_urls_hold_datasets_too(local: fl.DatasetReader, tmp_pat
 def test_without_obstore_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "obstore._obstore", None)
     monkeypatch.setattr(client, "_module", None)
-    with pytest.raises(StoreError, match=r'pip install "fastloader\[cloud\]"'):
+    with pytest.raises(ImportError, match=r'pip install "fastloader\[cloud\]"'):
         fl.open("s3://bucket/data")
 
 

@@ -15,6 +15,7 @@ import pytest
 from tests.stores.fault_proxy import fault_proxy
 
 import fastloader as fl
+from fastloader import kernels
 from fastloader.stores import BlockCache, MemoryStore
 from fastloader.stores.cache import BLOCK, CachedObject
 from fastloader.testing.seaweed import S3Server
@@ -99,6 +100,38 @@ def test_a_damaged_block_is_fetched_again(store: Counting, content: bytes, tmp_p
     assert store.reads == [(BLOCK, BLOCK)]
     assert bytes(cached(store, cache).read(0, SIZE)) == content
     assert store.reads == [(BLOCK, BLOCK)]
+
+
+def test_a_process_checks_a_block_once_and_again_after_it_was_written_to(
+    store: Counting, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cached(store, BlockCache(tmp_path, "1GB")).read(0, SIZE)
+    summed: list[int] = []
+    crc32c = kernels.crc32c
+    monkeypatch.setattr(kernels, "crc32c", lambda data, before=0: (summed.append(len(data)), crc32c(data, before))[1])
+    cache = BlockCache(tmp_path, "1GB")
+    for _ in range(3):
+        assert bytes(cached(store, cache).read(0, SIZE)) == content
+    assert sum(size for size in summed if size > 100) == SIZE
+    summed.clear()
+    victim = blocks_of(tmp_path)[2]
+    victim.write_bytes(victim.read_bytes())
+    assert bytes(cached(store, cache).read(0, SIZE)) == content
+    assert sum(size for size in summed if size > 100) == BLOCK
+
+
+def test_what_was_found_stays_readable_when_its_block_is_removed(
+    store: Counting, content: bytes, tmp_path: Path
+) -> None:
+    one = cached(store, BlockCache(tmp_path, "1GB"))
+    assert one.find(0) is None
+    one.read(0, 1)
+    found = one.find(0)
+    assert found is not None
+    for block in blocks_of(tmp_path):
+        block.unlink()
+    assert bytes(found) == content[:BLOCK]
+    assert one.find(0) is None
 
 
 def test_the_limit_holds_and_what_was_used_last_stays(store: Counting, content: bytes, tmp_path: Path) -> None:
@@ -223,7 +256,9 @@ def _span(span: str) -> int:
 
 def test_a_cache_too_small_for_the_order_is_refused_with_the_number(s3: S3Server, tmp_path: Path) -> None:
     url = "s3://cached/too-large"
-    with fl.DatasetWriter(url, {"x": fl.BytesField()}, shard_size="8MB", storage_options=s3.storage_options()) as to:
+    with fl.DatasetWriter(
+        url, {"x": fl.BytesField()}, "2MiB", shard_size="8MB", storage_options=s3.storage_options()
+    ) as to:
         for i in range(20):
             to.write_sample({"x": bytes([i]) * 1_000_000})
     reader = fl.open(url, s3.storage_options(), cache_dir=tmp_path, cache_size="14MB")

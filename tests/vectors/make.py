@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import fastloader as fl
+from fastloader.formats.entries import Entry, EntryKind
 
 HERE = Path(__file__).parent
 IMAGES = HERE / "images"
@@ -172,7 +173,42 @@ def shards(path: Path) -> Samples:
     return samples
 
 
-REPRODUCED: tuple[Callable[[Path], Samples], ...] = (tiny, basic, pages, images, upright, masks, seekable, shards)
+def archive(path: Path) -> Samples:
+    """Files, directories and links, which come in another order than that of their paths."""
+    jpeg = (IMAGES / "seekable" / "rgb-420.jpg").read_bytes()
+    files = {b"b/photo.jpg": jpeg, b"b/\xff": b"odd", b"a": b"", b"b-": b"before what is in b"}
+    nodes = [
+        Entry(b"b", EntryKind.DIRECTORY, 0o750, 10**18 + 1),
+        Entry(b"link", EntryKind.SYMLINK, 0o777, -1, target=b"b/photo.jpg"),
+        Entry(b"empty", EntryKind.DIRECTORY, 0o700, 0),
+        Entry(b"c", EntryKind.HARDLINK, 0o644, 7, target=b"b-"),
+    ]
+    samples: Samples = []
+    with fl.ArchiveWriter(path, workers=0) as writer:
+        for number, (name, content) in enumerate(files.items()):
+            is_image = content.startswith(b"\xff\xd8")
+            samples.append(
+                {
+                    "image": content if is_image else None, "data": None if is_image else content,
+                    "mode": 0o600 + number, "mtime": number - 1, "size": len(content),
+                }
+            )  # fmt: skip
+            writer.add(Entry.of(name, content, 0o600 + number, number - 1))
+            writer.add(nodes[number])
+    return samples
+
+
+REPRODUCED: tuple[Callable[[Path], Samples], ...] = (
+    archive,
+    tiny,
+    basic,
+    pages,
+    images,
+    upright,
+    masks,
+    seekable,
+    shards,
+)
 """Those that today's writer must give again byte for byte."""
 VECTORS = (*REPRODUCED, compressed)
 

@@ -1,27 +1,27 @@
-"""obstore alone: whole objects of 8 MB, or ranges of one sample each. What comes is counted and dropped."""
+"""obstore alone: objects, or ranges of a sample's size. What comes is counted and dropped."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-import sys
 from collections.abc import Iterator
 
 import obstore
 from obstore.store import S3Store
-from task import IN_FLIGHT, measure, told
+from task import IN_FLIGHT, measure, told, way
 
 task = told()
 store = S3Store(task["bucket"], endpoint=task["endpoint"], client_options={"allow_http": True})
-single = sys.argv[2] == "samples"
+(what,) = way()
 
 
 async def fetch() -> int:
-    """All of it, so many requests at a time."""
-    places = asyncio.Semaphore(4 * IN_FLIGHT if single else IN_FLIGHT)
-    wanted = [(key, at, task["sample"]) for key, size in task["objects"] for at in range(0, size, task["sample"])]
-    if not single:
-        wanted = [(key, 0, size) for key, size in task["objects"]]
+    """All of it, so many requests at a time; four times as many of small ones."""
+    places = asyncio.Semaphore(IN_FLIGHT if what == "plain" else 4 * IN_FLIGHT)
+    if what == "samples":
+        wanted = [(key, at, task["sample"]) for key, at in task["ranges"]]
+    else:
+        wanted = [(key, 0, size) for key, size in task[what]]
     random.Random(0).shuffle(wanted)
 
     async def one(key: str, begin: int, size: int) -> int:

@@ -1,4 +1,4 @@
-"""s3torchconnector: tar files as an iterable dataset in torch's DataLoader, samples taken out of them in workers."""
+"""s3torchconnector: tar files or single objects as an iterable dataset in torch's DataLoader."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import tarfile
 from collections.abc import Iterator
 from typing import Any
 
-from task import measure, told
+from task import BATCH, WORKERS, measure, told, way
 
 task = told()
-sys.path.pop(0)  # this file has the library's name
+sys.path.append(sys.path.pop(0))  # this file has the library's name
 import torch  # noqa: E402
 from s3torchconnector import S3IterableDataset  # noqa: E402
+
+small = way()[0] == "small"
 
 
 def samples(tar: Any) -> list[bytes]:
@@ -21,13 +23,20 @@ def samples(tar: Any) -> list[bytes]:
         return [file.read() for member in archive if (file := archive.extractfile(member)) is not None]
 
 
+def whole(one: Any) -> bytes:
+    """An object's bytes."""
+    data: bytes = one.read()
+    return data
+
+
 def epoch() -> Iterator[tuple[int, int]]:
-    """All tar files, two workers."""
+    """All objects; the workers take samples out of tar files."""
     data = S3IterableDataset.from_prefix(
-        f"s3://{task['bucket']}/tar/", region="us-east-1", endpoint=task["endpoint"], transform=samples,
-        enable_sharding=True,
+        f"s3://{task['bucket']}/{'small' if small else 'tar'}/", region="us-east-1", endpoint=task["endpoint"],
+        transform=whole if small else samples, enable_sharding=True,
     )  # fmt: skip
-    for batch in torch.utils.data.DataLoader(data, batch_size=None, num_workers=2):
+    batched = {"batch_size": BATCH, "collate_fn": list} if small else {"batch_size": None}
+    for batch in torch.utils.data.DataLoader(data, num_workers=WORKERS, **batched):  # type: ignore[arg-type]
         yield len(batch), sum(map(len, batch))
 
 

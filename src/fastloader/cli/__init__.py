@@ -5,16 +5,30 @@ from __future__ import annotations
 import click
 
 from fastloader import __version__
-from fastloader.cli import bench, cat, convert, info, ls, store, verify
+from fastloader.cli import (
+    bench,
+    browse,
+    cat,
+    completion,
+    convert,
+    create,
+    edit,
+    extract,
+    index,
+    info,
+    ls,
+    store,
+    verify,
+)
 from fastloader.cli.imports import import_module
 from fastloader.cli.program import Program
 
 __all__ = ["main"]
 
 
-_OVERVIEW = """Look into .fld datasets and check them.
+_OVERVIEW = """Make .fld datasets and archives, look into them and check them.
 
-A DATASET is a .fld file or a folder of shards.
+A DATASET is a .fld file or a folder of shards, or the URL of one in a store, like s3://bucket/train.fld.
 
 \b
 fastloader info train.fld             what is in it
@@ -23,7 +37,16 @@ fastloader cat train.fld 0 image      one value, as it is stored
 fastloader verify train.fld           is everything intact?
 fastloader bench train.fld            how fast does it load, and what limits?
 fastloader convert train.fld a.tar    to tar or Parquet, and from other formats
+fastloader index shards/*.tar         where samples of tars lie, found once
 fastloader store ls s3://bucket/      objects in stores; get, put, cp, rm
+
+An archive is a folder in one .fld file, with every path, and a dataset as well.
+
+\b
+fastloader create photos.fld photos/  a folder into an archive; add, merge, subset, reshard
+fastloader extract photos.fld out/    and back
+fastloader ls -lR photos.fld          what is in it; tree, du, find, cat, verify
+fastloader rm photos.fld a.jpg        take files out; compact gives back the room
 
 A field type of your own is known to the commands when the module that registers it is imported:
 
@@ -46,5 +69,8 @@ def main(modules: tuple[str, ...]) -> None:
         import_module(module)
 
 
-for module in (info, ls, cat, verify, bench, convert, store):
+for module in (info, ls, cat, verify, bench, convert, index, store):
     main.add_command(module.command)
+for several in (create, extract, browse, edit, completion):
+    for command in several.commands:
+        main.add_command(command)

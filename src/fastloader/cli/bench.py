@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastloader.cli.output import complain, count, printable, say, say_table, to_json
-from fastloader.cli.status import INTERRUPTED, existing
+from fastloader.cli.places import located, open_reader, store_options, usage_errors
+from fastloader.cli.status import INTERRUPTED
 from fastloader.errors import KeyNotFoundError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Measured:
 
 
 @click.command("bench")
-@click.argument("dataset", type=click.Path(path_type=Path))
+@click.argument("dataset", type=click.Path())
 @click.option("--batch-size", type=click.IntRange(min=1), default=256, metavar="N", help="Samples a batch; 256.")
 @click.option("-j", "--workers", type=click.IntRange(min=1), metavar="N", help="Threads; one a CPU by default.")
 @click.option("--tune", is_flag=True, help="Let the loader find the number of threads, up to --workers.")
@@ -64,9 +65,11 @@ class Measured:
 @click.option("--cold", is_flag=True, help="Drop the dataset from the page cache first, and load it once at most.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+@store_options
 def command(
-    dataset: Path, batch_size: int, workers: int | None, tune: bool, fields: str | None, order: OrderName,
+    dataset: str, batch_size: int, workers: int | None, tune: bool, fields: str | None, order: OrderName,
     io: Io, batches: int | None, seconds: float | None, cold: bool, as_json: bool, quiet: bool,
+    **store: Any,
 ) -> None:  # fmt: skip
     """Load DATASET for some seconds and tell where the time goes.
 
@@ -74,19 +77,24 @@ def command(
     """
     from fastloader.loader import DataLoader
     from fastloader.loader.resources import usable_cpus
-    from fastloader.reader import DatasetReader
 
+    where = located(dataset, store)
     if cold:
-        _cool_down(existing(dataset))
-    with DatasetReader(existing(dataset)) as reader:
+        if not isinstance(where, Path):
+            raise click.UsageError(f"{dataset}: --cold is for local files; a store is never in memory")
+        _cool_down(where)
+    with open_reader(dataset, store) as reader:
         chosen = None if fields is None else _fields(fields, reader)
         if not len(reader):
             raise KeyNotFoundError("there are no samples to load", path=reader.path)
         threads = workers or usable_cpus()
-        loader = DataLoader(reader, batch_size, num_workers=threads, fields=chosen, order=order, io=io, auto_tune=tune)
+        with usage_errors():
+            loader = DataLoader(
+                reader, batch_size, num_workers=threads, fields=chosen, order=order, io=io, auto_tune=tune
+            )
         seconds = SECONDS if seconds is None and batches is None else seconds
         with loader:
-            measured = _measure(loader, str(dataset), batches, seconds, cold, quiet)
+            measured = _measure(loader, dataset, batches, seconds, cold, quiet)
     if as_json:
         say(to_json(asdict(measured), indent=2))
     else:
@@ -176,11 +184,12 @@ def _load(
 
 
 def _show(measured: Measured) -> None:
+    from fastloader.stores import is_url
     from fastloader.types import format_size
 
     stats = measured.stats
     threads = stats["threads"]
-    state = "cold" if measured.cold else "as it is in memory"
+    state = "cold" if measured.cold else "from the store" if is_url(measured.path) else "as it is in memory"
     stored, decoded = (format_size(b) for b in (measured.stored_bytes_per_second, measured.decoded_bytes_per_second))
     loaded = f"{count(stats['samples'], 'sample')} in {stats['batches']:,} batches, {measured.epochs:.2f} epochs"
     say(f"{printable(measured.path)}: {loaded}, {measured.seconds:.1f} s, {state}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from fastloader.cli.archives import is_archive, open_archive
 from fastloader.cli.output import complain, on_terminal, printable, readable, say, to_json, write_bytes
-from fastloader.cli.status import existing, message_of, status_of
+from fastloader.cli.places import open_reader, settings_of, store_options
+from fastloader.cli.status import message_of, status_of
 from fastloader.errors import FormatError, KeyNotFoundError
 
 if TYPE_CHECKING:
@@ -24,18 +25,22 @@ class _CatCommand(click.Command):
     """Takes ``-1`` for the last sample, not for an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """All options may go first and everything else behind a ``--``; the one that takes a value is joined to it."""
-        if "--tokenizer" in args[:-1]:
-            at = args.index("--tokenizer")
-            args = [*args[:at], f"--tokenizer={args[at + 1]}", *args[at + 2 :]]
+        """All options may go first and everything else behind a ``--``; those that take a value are joined to it."""
         end = args.index("--") if "--" in args else len(args)
+        valued = {name for one in self.params if isinstance(one, click.Option) and not one.is_flag for name in one.opts}
+        joined: list[str] = []
+        rest = iter(args[:end])
+        for arg in rest:
+            value = next(rest, None) if arg in valued else None
+            joined.append(arg if value is None else f"{arg}={value}" if arg.startswith("--") else f"{arg}{value}")
+        args, end = [*joined, *args[end:]], len(joined)
         options = [arg for arg in args[:end] if arg.startswith("-") and not _NUMBER.fullmatch(arg)]
         others = [arg for arg in args[:end] if arg not in options]
         return super().parse_args(ctx, [*options, "--", *others, *args[end + 1 :]])
 
 
 @click.command("cat", cls=_CatCommand)
-@click.argument("dataset", type=click.Path(path_type=Path))
+@click.argument("dataset", type=click.Path())
 @click.argument("sample")
 @click.argument("field", required=False)
 @click.option("--key", "is_key", is_flag=True, help="SAMPLE is a key even if it looks like a number.")
@@ -45,15 +50,22 @@ class _CatCommand(click.Command):
     "--tokenizer", metavar="FILE|NAME", help="Show tokens as text too: a tokenizer's file, or tiktoken's name."
 )
 @click.option("--force", is_flag=True, help="Write binary data even to a terminal; needs FIELD.")
+@store_options
 def command(
-    dataset: Path, sample: str, field: str | None, is_key: bool, npy: bool, as_json: bool, tokenizer: str | None,
-    force: bool,
+    dataset: str, sample: str, field: str | None, is_key: bool, npy: bool, as_json: bool, tokenizer: str | None,
+    force: bool, **store: Any,
 ) -> None:  # fmt: skip
-    """Show a SAMPLE, or write one FIELD of it.
+    """Show a SAMPLE, or write one FIELD of it. Of an archive, write the file whose path SAMPLE is.
 
     SAMPLE is a number (-1 is the last) or a key. A JPEG comes out as a JPEG, a number as a line of text. In a stream of
     tokens, it is the number of a token.
     """
+    settings = settings_of(store)
+    if field is None and not as_json and is_archive(dataset, settings):
+        archive = open_archive(dataset, settings)
+        if is_key or sample in archive or not _NUMBER.fullmatch(sample):
+            _write_data(archive.view(sample), force)
+            return
     if field is None and (npy or force):
         raise click.UsageError("--npy and --force need a FIELD")
     if field is not None and as_json:
@@ -61,9 +73,8 @@ def command(
     if field is not None and tokenizer is not None:
         raise click.UsageError("--tokenizer is for a whole sample; leave out FIELD")
     from fastloader.cli.stream import stream_of
-    from fastloader.reader import DatasetReader
 
-    with DatasetReader(existing(dataset)) as reader:
+    with open_reader(dataset, store) as reader:
         stream = stream_of(reader.dataset)
         if stream is not None:
             _stream(reader, stream, sample, field, npy, as_json, tokenizer, force)
@@ -100,11 +111,11 @@ def _write_value(reader: DatasetReader, sample: int, name: str, npy: bool, force
     else:
         say(printable(str(reader.read_sample(sample, [name])[name])))
         return
-    _write(data, force)
+    _write_data(data, force)
 
 
-def _write(data: bytes, force: bool) -> None:
-    if on_terminal() and not force and readable(data) is None:
+def _write_data(data: bytes | memoryview, force: bool) -> None:
+    if on_terminal() and not force and readable(bytes(data)) is None:
         raise click.UsageError("this is binary data and might upset the terminal; redirect it, or give --force")
     write_bytes(data)
 
@@ -124,7 +135,7 @@ def _stream(
         raise KeyNotFoundError(f"no field {name!r}; there is {known}", path=reader.path)
     first, tokens = tokens_from(reader.dataset, stream, int(place), SHOWN_TOKENS if name is None else None)
     if name is not None:
-        _write(_as_npy(tokens, name) if npy else tokens.tobytes(), force)
+        _write_data(_as_npy(tokens, name) if npy else tokens.tobytes(), force)
         return
     facts = show.token_facts(stream, tokens, tokenizer)
     total = num_tokens(reader.dataset, stream)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fastloader.cli.output import complain, count, on_terminal, printable, say, say_table, to_json
-from fastloader.cli.status import DAMAGED, existing, message_of
+from fastloader.cli.places import located, not_there, store_options
+from fastloader.cli.status import DAMAGED, message_of
 from fastloader.errors import FastLoaderError
 
 if TYPE_CHECKING:
@@ -76,14 +76,16 @@ class _Sums:
 
 
 @click.command("info")
-@click.argument("dataset", type=click.Path(path_type=Path))
+@click.argument("dataset", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--full", is_flag=True, help="Sum up sizes also where there are more than a million samples.")
-def command(dataset: Path, as_json: bool, full: bool) -> None:
+@store_options
+def command(dataset: str, as_json: bool, full: bool, **store: Any) -> None:
     """Show what DATASET is and which fields it has."""
     from fastloader.formats.fld import Dataset
 
-    opened = Dataset(existing(dataset))
+    with not_there():
+        opened = Dataset(located(dataset, store))
     sums, trouble = None, None
     if full or opened.num_samples <= SUMMED_SAMPLES:
         try:
@@ -112,7 +114,7 @@ def _describe(dataset: Dataset, sums: list[_Sums] | None) -> DatasetInfo:
     columns = columns_of(dataset)
     return DatasetInfo(
         path=str(dataset.path),
-        kind="folder" if dataset.local.is_dir() else "file",
+        kind="folder" if dataset.shards[0].path else "file",
         shards=len(files),
         version="{}.{}".format(*max(file.header.version for file in files)),
         samples=dataset.num_samples,

@@ -1,15 +1,16 @@
-"""``fastloader ls``: the samples, a line each, told from the tables alone."""
+"""``fastloader ls``: the samples, or an archive's paths, a line each, told from the tables alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from fastloader.cli.archives import is_archive, open_archive
+from fastloader.cli.listing import list_entries
 from fastloader.cli.output import complain, on_terminal, printable, say, to_json, write_bytes
-from fastloader.cli.status import existing
+from fastloader.cli.places import open_reader, settings_of, store_options
 
 if TYPE_CHECKING:
     from fastloader.formats.fld import Dataset
@@ -19,7 +20,11 @@ LIMIT = 50
 
 
 @click.command("ls")
-@click.argument("dataset", type=click.Path(path_type=Path))
+@click.argument("dataset", type=click.Path())
+@click.argument("path", metavar="[PATH]", default="")
+@click.option("-l", "--long", is_flag=True, help="Of an archive: with mode, size and time (UTC).")
+@click.option("-R", "--recursive", is_flag=True, help="Of an archive: all below PATH, by their whole paths.")
+@click.option("--samples", "as_samples", is_flag=True, help="List an archive as the dataset it is, too.")
 @click.option("--start", default=0, metavar="N", help="First sample to list; -10 begins ten before the end.")
 @click.option(
     "--limit", type=click.IntRange(min=0), metavar="N",
@@ -28,22 +33,33 @@ LIMIT = 50
 @click.option("--fields", metavar="A,B", help="Tell of these fields only, in this order.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
 @click.option("--keys", "only_keys", is_flag=True, help="Print the keys and nothing else.")
-@click.option("-0", "--null", is_flag=True, help="With --keys: end keys with a NUL instead of a newline.")
+@click.option("-0", "--null", is_flag=True, help="With --keys, or of an archive: end with a NUL instead of a newline.")
+@store_options
 def command(
-    dataset: Path, start: int, limit: int | None, fields: str | None, as_json: bool, only_keys: bool, null: bool
-) -> None:
-    """List the samples of DATASET, a line each.
+    dataset: str, path: str, long: bool, recursive: bool, as_samples: bool, start: int, limit: int | None,
+    fields: str | None, as_json: bool, only_keys: bool, null: bool, **store: Any,
+) -> None:  # fmt: skip
+    """List the samples of DATASET, or what is in an archive's folder PATH, a line each.
 
-    A line has the number, the key if there are keys, and a word about each field.
+    A sample's line has the number, the key if there are keys, and a word about each field. Paths of an archive go to a
+    pipe as they are. An archive's samples are listed where --samples, --start, --limit, --fields or --keys is given.
     """
+    for_samples = as_samples or only_keys or fields is not None or limit is not None or start != 0
+    settings = settings_of(store)
+    if not for_samples and is_archive(dataset, settings):
+        if null and (as_json or long):
+            raise click.UsageError("-0 goes with names alone, not with --json or -l")
+        list_entries(open_archive(dataset, settings), path, long=long, deep=recursive, as_json=as_json, null=null)
+        return
+    if path or long or recursive:
+        raise click.UsageError(f"{dataset}: PATH, -l and -R are for archives, which fastloader create makes")
     if null and (not only_keys or as_json):
         raise click.UsageError("-0 goes with --keys, and not with --json")
     if fields is not None and only_keys:
         raise click.UsageError("--keys prints no fields; leave out --fields")
     from fastloader.cli.stream import stream_of, told
-    from fastloader.reader import DatasetReader
 
-    with DatasetReader(existing(dataset)) as reader:
+    with open_reader(dataset, store) as reader:
         stream = stream_of(reader.dataset)
         if stream is not None:
             complain(told(reader.dataset, stream))

@@ -33,7 +33,7 @@ def existing(path: Path) -> Path:
 
 def status_of(error: FastLoaderError | OSError) -> int:
     """The exit status for an error that ends a command."""
-    if isinstance(error, NoSuchDatasetError | ImportFailedError | KeyNotFoundError | UnknownTypeError):
+    if isinstance(error, NoSuchDatasetError | ImportError | KeyNotFoundError | UnknownTypeError):
         return NOT_FOUND
     if isinstance(error, OSError):
         return DAMAGED if error.errno in _SIGNS_OF_DAMAGE else NOT_FOUND

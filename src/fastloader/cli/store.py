@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -11,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastloader.cli.output import complain, count, printable, say, to_json
+from fastloader.cli.places import settings_of, store_options, usage_errors
 
 if TYPE_CHECKING:
     from fastloader.stores import Stat, Store
 
 JOBS = 16
-
-Command = Callable[..., Any]
 
 
 @click.group("store")
@@ -29,18 +27,6 @@ def command() -> None:
     """
 
 
-def _options(function: Command) -> Command:
-    """The options of every command that talks to a store."""
-    for option in (
-        click.option("-o", "--option", "given", multiple=True, metavar="NAME=VALUE", help="An option of the client."),
-        click.option("--anonymous", is_flag=True, help="Use no credentials."),
-        click.option("--profile", metavar="NAME", help="Take the credentials of this AWS profile."),
-        click.option("--endpoint", metavar="URL", help="Where the server is, if it is not the provider's own."),
-    ):
-        function = option(function)
-    return function
-
-
 _jobs = click.option("-j", "--jobs", type=click.IntRange(1, 256), default=JOBS, help=f"Objects at a time; {JOBS}.")
 _recursive = click.option("-r", "--recursive", is_flag=True, help="All objects of a folder.")
 
@@ -48,26 +34,14 @@ _recursive = click.option("-r", "--recursive", is_flag=True, help="All objects o
 def _open(url: str, options: dict[str, Any]) -> tuple[Store, str]:
     from fastloader.stores import LocalStore, is_url, open_store, parse_url
 
-    settings: dict[str, Any] = {}
-    for one in options["given"]:
-        name, equals, value = one.partition("=")
-        if not equals:
-            raise click.UsageError(f"-o {one}: give NAME=VALUE")
-        settings[name] = value
-    for name in ("endpoint", "profile"):
-        if options[name]:
-            settings[name] = options[name]
-    if options["anonymous"]:
-        settings["anonymous"] = True
-    try:
+    settings = settings_of(options)  # given once for both ends of a copy, of which one may be local
+    with usage_errors():
         if not is_url(url):
             return LocalStore("/"), posixpath.normpath(posixpath.join(_here(), url)).lstrip("/")
         kind = parse_url(url).kind
         if kind == "file":
             return LocalStore("/"), parse_url(url).key.strip("/")
         return open_store(url, None if kind == "memory" else settings)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
 
 
 def _here() -> str:
@@ -80,7 +54,7 @@ def _here() -> str:
 @click.argument("url")
 @_recursive
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
-@_options
+@store_options
 def list_objects(url: str, recursive: bool, as_json: bool, **options: Any) -> None:
     """List the objects of the folder URL: size, time, name. Folders end with a slash; -r lists what is in them."""
     from fastloader.stores.copying import below
@@ -109,7 +83,7 @@ def _time(found: Stat) -> str:
 @command.command("stat")
 @click.argument("url")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@_options
+@store_options
 def stat(url: str, as_json: bool, **options: Any) -> None:
     """Tell the size, the time and the ETag of the object URL."""
     store, key = _open(url, options)
@@ -147,7 +121,7 @@ def _copy(source: str, target: str, recursive: bool, jobs: int, options: dict[st
 @click.argument("path", default=".")
 @_recursive
 @_jobs
-@_options
+@store_options
 def get(url: str, path: str, recursive: bool, jobs: int, **options: Any) -> None:
     """Copy the object URL to the local PATH, by default into the current folder."""
     _copy(url, path, recursive, jobs, options)
@@ -158,7 +132,7 @@ def get(url: str, path: str, recursive: bool, jobs: int, **options: Any) -> None
 @click.argument("url")
 @_recursive
 @_jobs
-@_options
+@store_options
 def put(path: str, url: str, recursive: bool, jobs: int, **options: Any) -> None:
     """Copy the local file PATH to URL; into the folder, where URL ends with a slash."""
     _copy(path, url, recursive, jobs, options)
@@ -169,7 +143,7 @@ def put(path: str, url: str, recursive: bool, jobs: int, **options: Any) -> None
 @click.argument("target")
 @_recursive
 @_jobs
-@_options
+@store_options
 def copy(source: str, target: str, recursive: bool, jobs: int, **options: Any) -> None:
     """Copy an object from SOURCE to TARGET, URLs or local paths."""
     _copy(source, target, recursive, jobs, options)
@@ -179,7 +153,7 @@ def copy(source: str, target: str, recursive: bool, jobs: int, **options: Any) -
 @click.argument("urls", nargs=-1, required=True)
 @_recursive
 @_jobs
-@_options
+@store_options
 def remove(urls: tuple[str, ...], recursive: bool, jobs: int, **options: Any) -> None:
     """Remove objects; with -r, all objects of folders."""
     from fastloader.progress import progress

@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fastloader.cli.output import complain, count, printable, say, to_json
-from fastloader.cli.status import DAMAGED, NOT_FOUND, existing, message_of, status_of
+from fastloader.cli.places import located, not_there, settings_of, store_options
+from fastloader.cli.status import DAMAGED, NOT_FOUND, message_of, status_of
 from fastloader.errors import FastLoaderError
 
 if TYPE_CHECKING:
-    from fastloader.verify import Report
+    from fastloader.verification import Report
 
 
 @click.command("verify")
-@click.argument("datasets", metavar="DATASET...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("datasets", metavar="DATASET...", nargs=-1, required=True, type=click.Path())
 @click.option("--decode", is_flag=True, help="Also decode every sample.")
 @click.option("-j", "--jobs", type=click.IntRange(min=0), metavar="N", help="Threads to use; one a core by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a dataset.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing about what is intact, and no progress.")
-def command(datasets: tuple[Path, ...], decode: bool, jobs: int | None, as_json: bool, quiet: bool) -> None:
+@store_options
+def command(
+    datasets: tuple[str, ...], decode: bool, jobs: int | None, as_json: bool, quiet: bool, **store: Any
+) -> None:
     """Check that every DATASET is intact.
 
-    Reads every table, payload and key once, compares checksums, and names what is damaged, a line each.
+    Reads every table, payload and key once, compares checksums, and names what is damaged, a line each. Of a zip, an
+    archive of Barecat or a tar it reads every file; tars have checksums of their headers alone.
     """
     statuses = []
     for path in datasets:
         try:
-            report = _verify(path, decode, jobs, quiet)
+            report = _verify(path, decode, jobs, quiet, store)
         except (FastLoaderError, OSError) as error:
             complain(message_of(error))
             statuses.append(NOT_FOUND)
@@ -46,21 +50,28 @@ def command(datasets: tuple[Path, ...], decode: bool, jobs: int | None, as_json:
     click.get_current_context().exit(DAMAGED if DAMAGED in statuses else max(statuses))
 
 
-def _verify(path: Path, decode: bool, jobs: int | None, quiet: bool) -> Report:
+def _verify(path: str, decode: bool, jobs: int | None, quiet: bool, store: dict[str, Any]) -> Report:
     """The report; where the dataset is there but can't be opened, one that says so."""
-    from fastloader.verify import Problem, Report, verify
+    from fastloader.archive.checking import is_foreign, verify_archive
+    from fastloader.verification import Problem, Report, verify
 
     try:
-        return verify(existing(path), decode=decode, num_workers=jobs, show_progress=False if quiet else None)
+        if is_foreign(path):
+            return verify_archive(str(located(path, store)), False if quiet else None)
+        located(path, store)
+        with not_there():
+            return verify(
+                path, settings_of(store), decode=decode, num_workers=jobs, show_progress=False if quiet else None
+            )
     except (FastLoaderError, OSError) as error:
         if status_of(error) != DAMAGED:
             raise
-        place = error.path if isinstance(error, FastLoaderError) and error.path else str(path)
+        place = error.path if isinstance(error, FastLoaderError) and error.path else path
         message = error.message if isinstance(error, FastLoaderError) else message_of(error)
         return Report(problems=[Problem(place, message)])
 
 
-def _tell(path: Path, report: Report, as_json: bool, quiet: bool) -> None:
+def _tell(path: str, report: Report, as_json: bool, quiet: bool) -> None:
     if as_json:
         say(to_json(_facts(path, report)))
         return
@@ -70,13 +81,13 @@ def _tell(path: Path, report: Report, as_json: bool, quiet: bool) -> None:
         say(_summary(path, report))
 
 
-def _facts(path: Path, report: Report) -> dict[str, object]:
+def _facts(path: str, report: Report) -> dict[str, object]:
     problems = [
         {"path": problem.path, "sample": problem.sample, "field": problem.field, "message": problem.message}
         for problem in report.problems
     ]
     return {
-        "path": str(path), "ok": report.ok, "samples": report.num_samples, "shards": report.num_shards,
+        "path": path, "ok": report.ok, "samples": report.num_samples, "shards": report.num_shards,
         "data_bytes": report.data_bytes, "tokens": report.num_tokens,
         "bad_samples": report.bad_samples, "problems": problems,
         "not_decoded": [
@@ -85,11 +96,11 @@ def _facts(path: Path, report: Report) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _summary(path: Path, report: Report) -> str:
+def _summary(path: str, report: Report) -> str:
     from fastloader.types import format_size
 
     if report.num_shards == 0:
-        return f"{printable(str(path))}: damaged, can't be opened"
+        return f"{printable(path)}: damaged, can't be opened"
     shards = "" if report.num_shards == 1 else f" in {report.num_shards:,} shards"
     found = "all good"
     if report.problems:
@@ -97,7 +108,7 @@ def _summary(path: Path, report: Report) -> str:
     checked = f"{count(report.num_samples, 'sample')}{shards}, {format_size(report.data_bytes)} of data"
     if report.num_tokens:
         checked = f"{count(report.num_tokens, 'token')}{shards}"
-    return f"{printable(str(path))}: {checked}: {found}"
+    return f"{printable(path)}: {checked}: {found}"
 
 
 def _total(statuses: list[int]) -> str:

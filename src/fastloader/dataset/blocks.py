@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.errors import FastLoaderError
+from fastloader.errors import FastLoaderError, NotFoundError, StoreError
 from fastloader.fields import BatchDecoder, Field
 from fastloader.fields.basic import ScalarDecoder
 from fastloader.reader import DatasetReader
@@ -70,7 +70,9 @@ class Block:
         if self._all is not None:
             try:
                 self._read = self._together(self._all)[::-1]
-            except FastLoaderError:  # some are bad: each speaks for itself when its turn comes
+            except FastLoaderError as error:  # some are bad: each speaks for itself when its turn comes
+                if isinstance(error, StoreError) and not isinstance(error, NotFoundError):
+                    raise  # it was tried often enough
                 self._read = []
             self._all = None
         sample = next(self._samples)

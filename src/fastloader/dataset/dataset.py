@@ -39,7 +39,7 @@ from fastloader.loader.padding import PadSpec
 from fastloader.loader.reading import Io
 from fastloader.reader import DatasetReader
 from fastloader.samplers.checks import seed_of, whole
-from fastloader.stores.urls import local_path
+from fastloader.stores import locate
 from fastloader.types import parse_size
 from fastloader.writer.schema import Compression
 
@@ -287,27 +287,29 @@ class Steps(Generic[S]):
         fields: Mapping[str, Field] | None = None,
         *,
         shard_size: int | str | None = None,
+        shard_samples: int | None = None,
         compression: Compression = None,
         threads: int | None = None,
         show_progress: bool | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> dict[str, Field]:
         """Write all elements, which are dictionaries, to a file; how its name ends says what it will be.
 
-        ``.fld``: a dataset, or with ``shard_size`` a folder of shards. ``.tar``: WebDataset's layout. ``.parquet``: a
-        table. Fields are told from some of the elements, but for those that ``fields`` names; they are returned. JPEG
-        and PNG files move as they are. A folder of shards that was interrupted goes on where it was when it is written
-        again. ``compression`` is that of ``DatasetWriter``; ``threads`` encode, and read where each file is a sample.
+        ``.fld``: a dataset, or with ``shard_size`` a folder of shards. ``.tar``, ``.tar.gz``, ``.tar.zst``:
+        WebDataset's layout; with a place for a number in the name, as ``"train-%06d.tar"``, and ``shard_size`` or
+        ``shard_samples`` several. ``.parquet``: a table. ``path`` may be a URL, ``storage_options`` are for its client.
+
+        Fields are told from some of the elements, but for those that ``fields`` names; they are returned. JPEG and PNG
+        files move as they are. A folder of shards that was interrupted goes on where it was when it is written again.
+        ``compression`` is that of ``DatasetWriter``; ``threads`` encode, and read where each file is a sample.
         """
         size = None if shard_size is None else parse_size(shard_size, "shard_size")
         if size is not None and size < 1:
             raise ValueError(f"shard_size={shard_size!r}: at least one byte")
         workers = None if threads is None else whole("threads", threads)
-        local = local_path(path)
-        if local is None:
-            raise ValueError(
-                f'{os.fspath(path)}: datasets are converted to local files; "fastloader store put" brings them there'
-            )
-        return write(self.node, Path(local), Options(fields, size, compression, workers, show_progress))
+        samples = None if shard_samples is None else whole("shard_samples", shard_samples, 1)
+        options = Options(fields, size, samples, compression, workers, show_progress, storage_options)
+        return write(self.node, locate(path, storage_options), options)
 
     def explain(self) -> str:
         """What runs where, a line a step, the last step first."""

@@ -71,6 +71,8 @@ def rows_of(steps: Sequence[tuple[Node, Run]]) -> Rows | None:
     if len({(source.fields, *_schema(source.reader)) for source in sources}) > 1:
         return None
     readers = tuple(dict.fromkeys(source.reader for source in sources))
+    if len(readers) > 1 and not all(isinstance(reader.dataset, Dataset) for reader in readers):
+        return None
     if len({_place(reader) for reader in readers}) > 1:  # one dataset has one store
         return None
     starts = np.cumsum([0, *(len(reader) for reader in readers[:-1])]).tolist()

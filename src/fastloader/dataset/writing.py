@@ -6,8 +6,11 @@ import contextlib
 import itertools
 import json
 import os
+import posixpath
+import tempfile
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +22,18 @@ from fastloader.dataset.mapping import Call, MapMap
 from fastloader.dataset.records import FromRecords
 from fastloader.dataset.rows import Rows, rows_of
 from fastloader.dataset.running import new_run
+from fastloader.dataset.staging import BucketStage, LocalStage, Stage
 from fastloader.dataset.streaming import IterOptions
-from fastloader.errors import FormatError, KeyNotFoundError, SampleError, StoreError
+from fastloader.errors import FormatError, KeyNotFoundError, SampleError
 from fastloader.fields import Field, ImageFileField
 from fastloader.formats.files import EachFile
 from fastloader.formats.fld import Dataset as Stored
+from fastloader.formats.fld.remote_target import send
 from fastloader.progress import progress
-from fastloader.stores import exchange, write_atomically
-from fastloader.stores.local import remove, sync_directory
+from fastloader.stores import ObjectPath
 from fastloader.types import Sample
 from fastloader.writer import DatasetWriter
-from fastloader.writer.exports import EXPORTS
+from fastloader.writer.exports import EXPORTS, Shards, export_of
 from fastloader.writer.inference import infer_fields
 from fastloader.writer.intake import size_of
 
@@ -46,9 +50,11 @@ class Options:
     fields: Mapping[str, Field] | None = None
     """Fields by name, for those that are not to be told from the samples."""
     shard_size: int | None = None
+    shard_samples: int | None = None
     compression: Any = None
     threads: int | None = None
     show_progress: bool | None = None
+    storage_options: Mapping[str, Any] | None = None
 
 
 class Elements:
@@ -62,7 +68,7 @@ class Elements:
     @property
     def known(self) -> dict[str, Field] | None:
         """The fields, where the samples are those of a reader, unchanged."""
-        if self.rows is None:
+        if self.rows is None or not isinstance(self.rows.reader.dataset, Stored):  # bytes of others may be anything
             return None
         fields = self.rows.reader.fields
         return {name: fields[name] for name in self.rows.fields or fields}
@@ -141,24 +147,31 @@ def fields_of(elements: Elements, named: Mapping[str, Field] | None) -> tuple[di
     return {**fields, **(named or {})}, looked
 
 
-def write(node: Node, path: Path, options: Options) -> dict[str, Field]:
+def write(node: Node, path: Path | ObjectPath, options: Options) -> dict[str, Field]:
     """Write all elements; the fields they were written with."""
+    exported = path.name.endswith(EXPORTS)
+    if not exported and not path.name.endswith(".fld"):
+        raise ValueError(f"{path}: a name ends with .fld, {' or '.join(EXPORTS)}, which says what to write")
+    if exported and options.compression is not None:
+        raise ValueError(f"compression is for .fld, not for {Path(path.name).suffix}")
     elements = Elements(node, new_run())
     fields, looked = fields_of(elements, options.fields)
-    target = Path(os.path.realpath(path))
-    if path.suffix in EXPORTS:
-        if options.shard_size is not None or options.compression is not None:
-            raise ValueError(f"shard_size and compression are for .fld, not for {path.suffix}")
-        _export(elements, target, fields, looked, options)
-    elif path.suffix != ".fld":
-        raise ValueError(f"{path.name}: a name ends with .fld, {' or '.join(EXPORTS)}, which says what to write")
+    target = path if isinstance(path, ObjectPath) else Path(os.path.realpath(path))
+    if exported:
+        _export_to(elements, target, fields, looked, options)
+    elif options.shard_samples is not None:
+        raise ValueError("shard_samples is for tars; shard_size makes shards of a .fld dataset")
     elif options.shard_size is not None:
-        _write_shards(elements, target, fields, options, options.shard_size)
+        stage = LocalStage(target) if isinstance(target, Path) else BucketStage(target, options.storage_options)
+        _write_shards(elements, stage, fields, options, options.shard_size)
     else:
         with (
-            DatasetWriter(target, fields, num_workers=options.threads, compression=options.compression) as writer,
+            DatasetWriter(
+                str(target), fields, num_workers=options.threads, compression=options.compression,
+                storage_options=options.storage_options,
+            ) as writer,
             _told(elements, options) as advance,
-        ):
+        ):  # fmt: skip
             for sample in elements.samples(0, options.threads):
                 writer.write_sample(_whole(sample, fields))
                 advance(1)
@@ -177,10 +190,26 @@ def _whole(sample: Any, fields: Mapping[str, Field]) -> Any:
     return {**dict.fromkeys(fields), **sample}
 
 
+def _export_to(
+    elements: Elements, target: Path | ObjectPath, fields: Mapping[str, Field], looked: Sequence[Sample],
+    options: Options,
+) -> None:  # fmt: skip
+    """Into a store by way of the temporary folder, as shards go."""
+    if isinstance(target, Path):
+        _export(elements, target, fields, looked, options)
+        return
+    with tempfile.TemporaryDirectory(prefix="fastloader-") as folder:
+        _export(elements, Path(folder) / target.name, fields, looked, options)
+        for made in sorted(Path(folder).iterdir()):  # several, where the name has a place for a number
+            send(made, replace(target, key=posixpath.join(posixpath.dirname(target.key), made.name)))
+
+
 def _export(
     elements: Elements, path: Path, fields: Mapping[str, Field], looked: Sequence[Sample], options: Options
 ) -> None:
-    export = EXPORTS[path.suffix](path, fields, looked or list(itertools.islice(elements.samples(0, None), LOOKED_AT)))
+    known = looked or list(itertools.islice(elements.samples(0, None), LOOKED_AT))
+    export = export_of(path, fields, known, Shards(options.shard_size, options.shard_samples))
+    assert export is not None
     try:
         with _told(elements, options) as advance:
             for number, sample in enumerate(elements.samples(0, options.threads)):
@@ -194,19 +223,15 @@ def _export(
         export.discard()
 
 
-def _write_shards(elements: Elements, path: Path, fields: dict[str, Field], options: Options, size: int) -> None:
-    """Shard by shard into a folder aside, which appears when it is whole. What an earlier try left is gone on with."""
-    aside = path.with_name(f".{path.name}.converting")
-    about = _about(elements, fields, options)
-    data = aside / "data.fld"
-    done = _resumed(aside, data, about)
+def _write_shards(elements: Elements, stage: Stage, fields: dict[str, Field], options: Options, size: int) -> None:
+    """Shard by shard, behind what an earlier try has left; the dataset appears when it is whole."""
+    done = stage.begin(_about(elements, fields, options))
+    writing = partial(DatasetWriter, stage.data, fields, storage_options=stage.storage_options)
     samples = elements.samples(done, options.threads)
     with _told(elements, options, done) as advance, contextlib.closing(samples):
         for sample in samples:
-            with DatasetWriter(
-                data, fields, num_workers=options.threads, compression=options.compression,
-                **({"mode": "a"} if done else {"shard_size": 2 * size}),
-            ) as writer:  # fmt: skip
+            more: Any = {"mode": "a"} if done else {"shard_size": 2 * size}
+            with writing(num_workers=options.threads, compression=options.compression, **more) as writer:
                 held = 0
                 for one in itertools.chain([sample], samples):
                     whole = _whole(one, fields)
@@ -217,13 +242,8 @@ def _write_shards(elements: Elements, path: Path, fields: dict[str, Field], opti
                         break
                 done += writer.num_samples
         if not done:
-            DatasetWriter(data, fields, shard_size=size).close()
-    if path.exists():
-        exchange(data, path)
-    else:
-        os.rename(data, path)
-    sync_directory(path.parent)
-    remove(aside)
+            writing(shard_size=size).close()
+    stage.publish()
 
 
 def _about(elements: Elements, fields: Mapping[str, Field], options: Options) -> bytes:
@@ -233,18 +253,3 @@ def _about(elements: Elements, fields: Mapping[str, Field], options: Options) ->
         "compression": str(options.compression),
     }  # fmt: skip
     return json.dumps(told, indent=1).encode()
-
-
-def _resumed(aside: Path, data: Path, about: bytes) -> int:
-    """How many samples are there already of the same conversion."""
-    marker = aside / "conversion.json"
-    if marker.exists():
-        if marker.read_bytes() != about:
-            raise StoreError(
-                "holds what another conversion has left, of another source or with other fields", path=aside,
-                hint="remove it, or repeat that conversion",
-            )  # fmt: skip
-        return Stored(data).num_samples if data.exists() else 0
-    aside.mkdir(exist_ok=True)
-    write_atomically(marker, about)
-    return 0

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from fastloader.errors import FastLoaderError, FormatError
 from fastloader.formats.files import EachFile
-from fastloader.formats.objects import Object, Reading, open_object
-from fastloader.formats.records import Kept, Names, Records, runs
+from fastloader.formats.objects import Files, Object, Reading
+from fastloader.formats.records import Columns, Kept, Names, runs
 from fastloader.types import Sample
 
 NPY, ZIP = b"\x93NUMPY", b"PK\x03\x04"
@@ -71,21 +71,10 @@ class Packed:
         return array, array.nbytes
 
 
-class ArrayRows(Records):
+class ArrayRows(Columns):
     """The first axis counts samples; each array is a field. NPZ names them; that of an NPY is ``data``."""
 
     format = "npy"
-
-    def __init__(self, paths: Sequence[str], wanted: Names = None) -> None:
-        super().__init__(paths)
-        self._wanted = wanted
-        self._kept = Kept()
-        self._names = tuple(self.file(0))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The arrays."""
-        return self._names
 
     def begin(self, number: int) -> dict[str, Stored | Packed]:
         """The arrays of a file, by their headers."""
@@ -115,9 +104,9 @@ class ArrayFiles(EachFile):
 
     format = "npz"
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        super().__init__(paths)
-        self._names = tuple(described(open_object(self.paths[0]), Kept()))
+    def __init__(self, files: Files) -> None:
+        super().__init__(files)
+        self._names = tuple(described(files[0], Kept()))
 
     @property
     def names(self) -> tuple[str, ...]:

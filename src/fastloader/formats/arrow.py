@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastloader.errors import FastLoaderError, FormatError
 from fastloader.formats.extras import required
-from fastloader.formats.objects import Object, Reading, open_object
+from fastloader.formats.objects import Files, Object, Reading
 from fastloader.formats.records import Kept, Names, Records, Stream
 from fastloader.types import Sample
 
@@ -24,8 +24,8 @@ Where = Sequence[tuple[str, str, Any]]
 class Tables(Records):
     """Rows of tables that come in pieces."""
 
-    def __init__(self, paths: Sequence[str], where: Where | None = None) -> None:
-        super().__init__(paths)
+    def __init__(self, files: Files, where: Where | None = None) -> None:
+        super().__init__(files)
         self._kept = Kept()
         self.where = None if where is None else checked(where)
         self._names = tuple(self.file(0).names)
@@ -188,10 +188,10 @@ class ArrowStream(Stream):
 
     format = "arrow stream"
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        super().__init__(paths)
+    def __init__(self, files: Files) -> None:
+        super().__init__(files)
         with _explained(self.paths[0]):
-            self._names = tuple(self._reader(open_object(self.paths[0])).schema.names)
+            self._names = tuple(self._reader(files[0]).schema.names)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ from fastloader.formats.beton_layout import (
     table_of,
 )
 from fastloader.formats.indexes import read_ranges
+from fastloader.formats.objects import Files
 from fastloader.formats.records import Names, Records
 from fastloader.types import Sample
 
@@ -66,8 +67,8 @@ class Beton(Records):
 
     format = "beton"
 
-    def __init__(self, paths: Sequence[str], wanted: Names = None, types: Mapping[str, str] | None = None) -> None:
-        super().__init__(paths)
+    def __init__(self, files: Files, wanted: Names = None, types: Mapping[str, str] | None = None) -> None:
+        super().__init__(files)
         self._types = types
         self._columns = {column.name: column for column in read_head(self.source(0), types).columns}
         for name in self.names if wanted is None else wanted:

@@ -15,5 +15,5 @@ def required(module: str, what: str, path: str) -> Any:
     except ImportError as error:
         raise MissingExtraError(
             f"{what} is read and written by {module.partition('.')[0]}, which is not installed",
-            extra="formats", path=path,
+            extra="formats", path=path or None,
         ) from error  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader.errors import FormatError
-from fastloader.formats.objects import Object, open_object
+from fastloader.formats.objects import Files, Object
 from fastloader.formats.records import Names, Records
 from fastloader.types import Sample
 
@@ -34,7 +34,7 @@ class EachFile(Records):
 
     def begin(self, number: int) -> Object:
         """The object."""
-        return open_object(self.paths[number])
+        return self.files.fetch(number)
 
     def file(self, number: int) -> Object:
         """The same: nothing is kept of so many."""
@@ -50,8 +50,8 @@ class RawFiles(EachFile):
 
     format = "raw"
 
-    def __init__(self, paths: Sequence[str], root: str) -> None:
-        super().__init__(paths)
+    def __init__(self, files: Files, root: str) -> None:
+        super().__init__(files)
         self.root = root
 
     @property
@@ -80,12 +80,12 @@ class ClassFolders(RawFiles):
 
     format = "folder"
 
-    def __init__(self, paths: Sequence[str], root: str) -> None:
-        super().__init__(paths, root)
-        self._class_of = [self.relative(number).split("/", 1)[0] for number in range(len(paths))]
+    def __init__(self, files: Files, root: str) -> None:
+        super().__init__(files, root)
+        self._class_of = [self.relative(number).split("/", 1)[0] for number in range(len(self.paths))]
         self.classes = tuple(sorted(set(self._class_of)))
         self._numbers = {name: number for number, name in enumerate(self.classes)}
-        first = open_object(self.paths[0])
+        first = files[0]
         self._data = "image" if is_image(first.read(0, min(16, first.size))) else "data"
 
     @property

@@ -39,17 +39,25 @@ def cache_folder() -> Path:
 
 def index_of(source: Object, kind: str, build: Callable[[], Iterator[Ranges]]) -> Ranges:
     """The index of a file: the one that is kept, or what ``build`` finds."""
+    found = kept_index(source, kind, lambda: _gathered(build()).tobytes(), lambda data: len(data) % 16 == 0)
+    return np.frombuffer(found, np.int64).reshape(-1, 2)
+
+
+def kept_index(
+    source: Object, kind: str, build: Callable[[], bytes], fits: Callable[[memoryview], bool] = lambda data: True
+) -> memoryview:
+    """The bytes of an index that is kept of a file, or that ``build`` makes now; one that does not fit is made anew."""
     if source.size < WORTH_KEEPING:
-        return _gathered(build())
+        return memoryview(build())
     place = os.path.abspath(source.path) if "://" not in source.path else source.path
     owner = xxh64(f"{kind}\0{place}\0{source.identity}".encode())
     path = cache_folder() / f"{xxh64(f'{kind}{place}'.encode()):016x}.index"
     found = _load(path, owner)
-    if found is None:
-        found = _gathered(build())
+    if found is None or not fits(found):
+        data = build()
+        found = memoryview(data)
         with contextlib.suppress(StoreError, OSError):  # a folder that can't be written costs the next one time
             path.parent.mkdir(parents=True, exist_ok=True)
-            data = found.tobytes()
             write_atomically(path, _HEAD.pack(MAGIC, owner, crc32c(data)) + data)
     return found
 
@@ -58,18 +66,18 @@ def _gathered(parts: Iterator[Ranges]) -> Ranges:
     return np.concatenate([np.zeros((0, 2), np.int64), *parts])
 
 
-def _load(path: Path, owner: int) -> Ranges | None:
+def _load(path: Path, owner: int) -> memoryview | None:
     try:
         data = path.read_bytes()
     except OSError:
         return None
-    if len(data) < _HEAD.size or (len(data) - _HEAD.size) % 16:
+    if len(data) < _HEAD.size:
         return None
     magic, whose, stored = _HEAD.unpack_from(data)
     body = memoryview(data)[_HEAD.size :]
     if (magic, whose) != (MAGIC, owner) or crc32c(body) != stored:
         return None
-    return np.frombuffer(body, np.int64).reshape(-1, 2)
+    return body
 
 
 MERGED = 64 << 10

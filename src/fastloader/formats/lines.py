@@ -16,7 +16,7 @@ import numpy as np
 
 from fastloader.errors import FormatError
 from fastloader.formats.indexes import Ranges, index_of, read_ranges
-from fastloader.formats.objects import Object, buffered, open_object
+from fastloader.formats.objects import Files, Object, buffered
 from fastloader.formats.records import Names, Records, Stream, picked
 from fastloader.types import Sample
 
@@ -171,8 +171,8 @@ class CommaLines(Lines):
 
     format = "csv"
 
-    def __init__(self, paths: Sequence[str], types: Mapping[str, str] | None = None) -> None:
-        super().__init__(paths)
+    def __init__(self, files: Files, types: Mapping[str, str] | None = None) -> None:
+        super().__init__(files)
         self._header: Header | None = None
         lines = self._all_lines(0)
         if not len(lines):
@@ -256,10 +256,10 @@ class ZippedCommaLines(Stream):
 
     format = "csv.gz"
 
-    def __init__(self, paths: Sequence[str], types: Mapping[str, str] | None = None) -> None:
-        super().__init__(paths)
+    def __init__(self, files: Files, types: Mapping[str, str] | None = None) -> None:
+        super().__init__(files)
         try:
-            with unzipped(open_object(self.paths[0])) as stream:
+            with unzipped(files[0]) as stream:
                 text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
                 first = text.readline()
                 delimiter = header_of(first.rstrip("\r\n"), [], None, self.paths[0]).delimiter

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from fastloader import kernels
-from fastloader.errors import FormatError
+from fastloader.errors import FormatError, NotFoundError
 from fastloader.formats.indexes import Ranges, read_ranges
-from fastloader.formats.objects import Object, open_object
+from fastloader.formats.objects import Files, Object, Places
 from fastloader.formats.records import Kept, Names, Records
+from fastloader.stores import RefusedError
 from fastloader.types import Sample
 
 INDEX = "index.json"
@@ -43,9 +44,9 @@ class Shard:
     sizes: tuple[int | None, ...]
 
 
-def load_index(path: str) -> list[Shard]:
+def load_index(source: Object) -> list[Shard]:
     """The shards that an ``index.json`` names."""
-    source = open_object(path)
+    path = source.path
     try:
         index = json.loads(source.read(0, source.size))
         return [_shard(posixpath.dirname(path), shard) for shard in index["shards"]]
@@ -86,11 +87,12 @@ class Mds(Records):
 
     format = "mds"
 
-    def __init__(self, indexes: Sequence[str]) -> None:
-        self._shards = [shard for path in indexes for shard in load_index(path)]
+    def __init__(self, indexes: Files) -> None:
+        numbers = range(len(indexes.paths))
+        self._shards = [shard for found in indexes.each(lambda n: load_index(indexes[n]), numbers) for shard in found]
         if not self._shards:
-            raise FormatError("names no shards", path=indexes[0])
-        super().__init__([shard.path for shard in self._shards])
+            raise FormatError("names no shards", path=indexes.paths[0])
+        super().__init__(Files(tuple(shard.path for shard in self._shards), indexes.places))
         self._kept = Kept()
         first = self._shards[0]
         for shard in self._shards[1:]:
@@ -125,9 +127,9 @@ class Mds(Records):
         return source, np.stack([offsets[:-1], sizes], 1)
 
     def _opened(self, number: int, shard: Shard) -> Object:
-        if shard.zipped is None or _is_there(shard.path):
+        if shard.zipped is None or _is_there(self.files.places, shard.path):
             return self.source(number)
-        return Unpacked(self._kept, shard)
+        return Unpacked(self._kept, shard, self.files.places.open(shard.zipped))
 
     def count(self, file: Any) -> int:
         """One a range."""
@@ -148,10 +150,10 @@ class Mds(Records):
         return found
 
 
-def _is_there(path: str) -> bool:
+def _is_there(places: Places, path: str) -> bool:
     try:
-        open_object(path)
-    except OSError:
+        places.open(path)
+    except (NotFoundError, RefusedError):  # some stores refuse what is not there
         return False
     return True
 
@@ -159,11 +161,9 @@ def _is_there(path: str) -> bool:
 class Unpacked:
     """A compressed shard as the bytes it stands for, which are kept for a while."""
 
-    def __init__(self, kept: Kept, shard: Shard) -> None:
-        assert shard.zipped is not None
-        self._kept, self._shard = kept, shard
-        self._source = open_object(shard.zipped)
-        self.path, self.size, self.identity = shard.zipped, shard.raw_bytes, self._source.identity
+    def __init__(self, kept: Kept, shard: Shard, source: Object) -> None:
+        self._kept, self._shard, self._source = kept, shard, source
+        self.path, self.size, self.identity = source.path, shard.raw_bytes, source.identity
 
     def read(self, offset: int, size: int) -> bytes:
         """A part of what is kept."""

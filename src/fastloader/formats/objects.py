@@ -5,19 +5,27 @@ Local files fill it here, objects of stores in ``remote``.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import io
 import os
 import stat
-from collections import OrderedDict
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Lock
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from fastloader.errors import NotFoundError, StoreError
 from fastloader.formats.remote import RemoteObjects
+from fastloader.stores import BlockCache, ObjectPath
 from fastloader.stores.local import explain
 from fastloader.stores.urls import is_url
+
+T = TypeVar("T")
 
 KEPT_OPEN = 64
 PIECE = 1 << 20
@@ -48,6 +56,9 @@ class Store(Protocol):
 
     def open(self, path: str) -> Object:
         """One of them."""
+
+    def fetch(self, path: str) -> Object:
+        """One that will be read whole, if at all."""
 
     def within(self, folder: str) -> list[str]:
         """The paths of all objects in a folder and in those within it, sorted."""
@@ -154,6 +165,8 @@ class LocalFiles:
         """A file."""
         return LocalObject(path)
 
+    fetch = open
+
     def within(self, folder: str) -> list[str]:
         """Its files, at any depth; links to folders are followed, hidden ones left out."""
         found, seen = [], set()
@@ -178,17 +191,95 @@ def _raise(error: OSError) -> None:
     raise explain(error, Path(error.filename), "check the path and who may read it") from error
 
 
-_LOCAL, _REMOTE = LocalFiles(), RemoteObjects()
+_LOCAL = LocalFiles()
+AT_ONCE = 32
+"""Objects that are asked for at the same time."""
 
 
-def store_of(path: str) -> Store:
-    """What holds an object of this path."""
-    return _REMOTE if is_url(path) else _LOCAL
+class Places:
+    """Where paths lead: local files, and objects in stores, whose clients get these options."""
+
+    def __init__(self, storage_options: Mapping[str, Any] | None = None, cache: BlockCache | None = None) -> None:
+        self._remote = RemoteObjects(storage_options, cache)
+
+    def of(self, path: str) -> Store:
+        """What holds an object of this path."""
+        return self._remote if is_url(path) else _LOCAL
+
+    def open(self, path: str) -> Object:
+        """The object at a path."""
+        return self.of(path).open(path)
+
+    def locate(self, path: str) -> Path | ObjectPath:
+        """Where it is; objects of one bucket share its client."""
+        return self._remote.locate(path) if is_url(path) else Path(path)
 
 
 def open_object(path: str) -> Object:
-    """The object at a path."""
-    return store_of(path).open(path)
+    """The object at a path, with what the environment says of its store."""
+    return Places().open(path)
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files or objects, in their order."""
+
+    paths: tuple[str, ...]
+    places: Places
+
+    def __getitem__(self, number: int) -> Object:
+        return self.places.open(self.paths[number])
+
+    def fetch(self, number: int) -> Object:
+        """One that will be read whole, if at all."""
+        path = self.paths[number]
+        return self.places.of(path).fetch(path)
+
+    def each(self, function: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
+        """What a function makes of some of them; of objects in stores many at a time, for each waits for a server."""
+        if len(numbers) < 2 or not is_url(self.paths[numbers[0]]):
+            return [function(number) for number in numbers]
+        return at_once(function, numbers)
+
+
+def at_once(function: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
+    """What a function makes of numbers, of several at a time; or what it raised for the first that failed.
+
+    Threads that wait for a server keep nobody: neither who presses Ctrl-C, nor the end of the program.
+    """
+    waiting: deque[int] = deque(range(len(numbers)))
+    told: SimpleQueue[tuple[int, Any, BaseException | None]] = SimpleQueue()
+
+    def work() -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                at = waiting.popleft()
+                try:
+                    told.put((at, function(numbers[at]), None))
+                except BaseException as error:
+                    told.put((at, None, error))
+
+    for _ in range(min(AT_ONCE, len(numbers))):
+        threading.Thread(target=work, name="fastloader-objects", daemon=True).start()
+    found: dict[int, T] = {}
+    failed: dict[int, BaseException] = {}
+    given_up = 0
+    try:
+        while len(found) + len(failed) + given_up < len(numbers):
+            at, value, error = told.get()
+            if error is None:
+                found[at] = value
+                continue
+            failed[at] = error
+            with contextlib.suppress(IndexError):
+                while True:
+                    waiting.pop()
+                    given_up += 1
+    finally:
+        waiting.clear()
+    if failed:
+        raise failed[min(failed)]
+    return [found[at] for at in range(len(numbers))]
 
 
 class Reading(io.RawIOBase):

@@ -6,35 +6,45 @@ import glob
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from fastloader.errors import FormatError, KeyNotFoundError, NotFoundError
+from fastloader.errors import FormatError, KeyNotFoundError, NotFoundError, StoreError
 from fastloader.formats.arrays import ArrayFiles, ArrayRows
 from fastloader.formats.arrow import ArrowFile, ArrowStream, Parquet, Where
+from fastloader.formats.barecat import OLD_ENDING, open_barecat
 from fastloader.formats.beton import TYPES as BETON_TYPES
 from fastloader.formats.beton import Beton
+from fastloader.formats.decoding import Decode
+from fastloader.formats.extents import ExtentDataset
 from fastloader.formats.files import ClassFolders, RawFiles, has_classes
 from fastloader.formats.fld import MANIFEST, is_sharded
 from fastloader.formats.hdf5 import Hdf5
 from fastloader.formats.lines import TYPES, CommaLines, JsonLines, ZippedCommaLines, ZippedJsonLines
 from fastloader.formats.mds import INDEX, Mds
-from fastloader.formats.objects import open_object, store_of
-from fastloader.formats.recognise import NAMES, format_of, promised
+from fastloader.formats.objects import Files, Object, Places, at_once
+from fastloader.formats.recognise import NAMES, PACKED, format_of, promised
 from fastloader.formats.records import Names, Source
+from fastloader.formats.tar import open_tar
+from fastloader.formats.tar_packed import open_packed
 from fastloader.formats.tfrecord import TFRecord, ZippedTFRecord
-from fastloader.stores.urls import is_url
+from fastloader.formats.utix import open_utix
+from fastloader.formats.zips import open_zip
+from fastloader.stores import RefusedError
+from fastloader.stores.urls import is_url, local_path
 
-_BESIDE = re.compile(r"(_.*|readme.*|licen[sc]e.*|.*\.(md|crc|idx|index|lock))", re.IGNORECASE)
+_BESIDE = re.compile(r"(_.*|readme.*|licen[sc]e.*|.*\.(md|crc|idx|index|lock|utix))", re.IGNORECASE)
 """Files that lie beside data and are none: what Spark leaves behind, what people write about it."""
+_SHARD = re.compile(r"-shard-\d{5,}$")
+"""How shards of a Barecat archive are called."""
 
 
 @dataclass(frozen=True)
 class Request:
     """What was asked for: files, the folder they are told relative to, and how they are to be read."""
 
-    paths: tuple[str, ...]
+    files: Files = field(default_factory=lambda: Files((), Places()))
     root: str = ""
     single: bool = False
     """Whether one file was named, rather than a folder, a pattern or a list."""
@@ -42,47 +52,59 @@ class Request:
     where: Where | None = None
     rows: bool | None = None
     types: Mapping[str, str] | None = None
+    decode: Decode = None
+    group: bool | None = None
 
 
 @dataclass(frozen=True)
 class Format:
     """How a format is opened, and which of the options concern it."""
 
-    make: Callable[[Request], Source]
+    make: Callable[[Request], Source | ExtentDataset]
     options: tuple[str, ...] = ()
 
 
 def _arrays(request: Request) -> Source:
     rows = request.single if request.rows is None else request.rows
-    return ArrayRows(request.paths, request.fields) if rows else ArrayFiles(request.paths)
+    return ArrayRows(request.files, request.fields) if rows else ArrayFiles(request.files)
 
 
 def _folder(request: Request) -> Source:
-    if not has_classes(request.paths, request.root):
+    if not has_classes(request.files.paths, request.root):
         raise FormatError(
             "format='folder' needs every file in a folder that stands for its class", path=request.root or None,
             hint="format='raw' takes files wherever they lie",
         )  # fmt: skip
-    return ClassFolders(request.paths, request.root)
+    return ClassFolders(request.files, request.root)
 
 
 FORMATS: dict[str, Format] = {
-    "raw": Format(lambda request: RawFiles(request.paths, request.root)),
+    "raw": Format(lambda request: RawFiles(request.files, request.root)),
     "folder": Format(_folder),
     "npy": Format(_arrays, ("rows",)),
     "npz": Format(_arrays, ("rows",)),
-    "csv": Format(lambda request: CommaLines(request.paths, request.types), ("types",)),
-    "csv.gz": Format(lambda request: ZippedCommaLines(request.paths, request.types), ("types",)),
-    "jsonl": Format(lambda request: JsonLines(request.paths)),
-    "jsonl.gz": Format(lambda request: ZippedJsonLines(request.paths)),
-    "parquet": Format(lambda request: Parquet(request.paths, request.where), ("where",)),
-    "arrow": Format(lambda request: ArrowFile(request.paths, request.where), ("where",)),
-    "arrow stream": Format(lambda request: ArrowStream(request.paths)),
-    "tfrecord": Format(lambda request: TFRecord(request.paths, request.types), ("types",)),
-    "tfrecord.gz": Format(lambda request: ZippedTFRecord(request.paths, request.types), ("types",)),
-    "hdf5": Format(lambda request: Hdf5(request.paths, request.fields)),
-    "mds": Format(lambda request: Mds(request.paths)),
-    "beton": Format(lambda request: Beton(request.paths, request.fields, request.types), ("types",)),
+    "csv": Format(lambda request: CommaLines(request.files, request.types), ("types",)),
+    "csv.gz": Format(lambda request: ZippedCommaLines(request.files, request.types), ("types",)),
+    "jsonl": Format(lambda request: JsonLines(request.files)),
+    "jsonl.gz": Format(lambda request: ZippedJsonLines(request.files)),
+    "parquet": Format(lambda request: Parquet(request.files, request.where), ("where",)),
+    "arrow": Format(lambda request: ArrowFile(request.files, request.where), ("where",)),
+    "arrow stream": Format(lambda request: ArrowStream(request.files)),
+    "tfrecord": Format(lambda request: TFRecord(request.files, request.types), ("types",)),
+    "tfrecord.gz": Format(lambda request: ZippedTFRecord(request.files, request.types), ("types",)),
+    "hdf5": Format(lambda request: Hdf5(request.files, request.fields)),
+    "mds": Format(lambda request: Mds(request.files)),
+    "beton": Format(lambda request: Beton(request.files, request.fields, request.types), ("types",)),
+    "tar": Format(lambda request: open_tar(request.files, request.group, request.decode), ("decode", "group")),
+    "tar.gz": Format(
+        lambda request: open_packed(request.files, "tar.gz", request.group, request.decode), ("decode", "group")
+    ),
+    "tar.zst": Format(
+        lambda request: open_packed(request.files, "tar.zst", request.group, request.decode), ("decode", "group")
+    ),
+    "zip": Format(lambda request: open_zip(request.files, request.group, request.decode), ("decode", "group")),
+    "utix": Format(lambda request: open_utix(request.files, request.decode), ("decode",)),
+    "barecat": Format(lambda request: open_barecat(request.files, request.decode), ("decode",)),
 }
 """By the name that ``format=`` takes."""
 _TYPES = {
@@ -92,42 +114,50 @@ _TYPES = {
 
 def open_source(
     path: Any,
+    places: Places | None = None,
     *,
     format: str | None = None,
     fields: Sequence[str] | None = None,
     where: Where | None = None,
     rows: bool | None = None,
     types: Mapping[str, str] | None = None,
-) -> Source | str:
-    """The samples at a path, by whoever reads them; a path again where it is a ``.fld`` dataset."""
+    decode: Decode = None,
+    group: bool | None = None,
+) -> Source | ExtentDataset | str:
+    """The samples at a path, by whoever reads them; a path again where it is a ``.fld`` dataset.
+
+    ``places`` says how objects in stores are got at, where not as the environment says.
+    """
+    places = Places() if places is None else places
     if format is not None and format not in FORMATS and format != "fld":
         raise ValueError(f"format={format!r}: one of fld, {', '.join(FORMATS)}")
     chosen = None if fields is None else (fields,) if isinstance(fields, str) else tuple(fields)
+    if not all(isinstance(name, str) for name in chosen or ()):
+        raise TypeError(f"fields={fields!r}: names of fields are texts")
     if chosen == ():
         raise KeyNotFoundError("fields: none chosen", path=str(path))
-    request = Request((), "", False, chosen, where, rows, None if types is None else dict(types))
-    paths, root, single = _expanded(path)
-    if format == "fld" or (format is None and _is_fld(paths, single)):
+    request = Request(
+        fields=chosen, where=where, rows=rows, types=None if types is None else dict(types), decode=decode, group=group
+    )
+    paths, root, single, shards = _expanded(path, places)
+    if format == "fld" or (format is None and single and (shards or _is_fld(paths[0], places))):
         _only("fld", request, ())
         if not single:
             raise FormatError("several .fld datasets", path=paths[0], hint="fl.concatenate makes them one")
         return paths[0]
-    if format in (None, "mds") and (indexes := _mds_indexes(paths, root)):
+    if format in (None, "mds") and (indexes := _mds_indexes(paths, root, places)):
         _only("mds", request, ())
-        return FORMATS["mds"].make(_over(request, indexes, root, single))
+        return FORMATS["mds"].make(replace(request, files=Files(tuple(indexes), places)))
     found = tuple(paths) if format is not None else _data(paths, root)
-    name = format or _recognised(found, root, single)
+    name = format or _recognised(found, root, single, places)
     _only(name, request, FORMATS[name].options)
-    return FORMATS[name].make(_over(request, found, root, single))
-
-
-def _over(request: Request, paths: Sequence[str], root: str, single: bool) -> Request:
-    return Request(tuple(paths), root, single, request.fields, request.where, request.rows, request.types)
+    return FORMATS[name].make(replace(request, files=Files(found, places), root=root, single=single))
 
 
 def _only(name: str, request: Request, options: tuple[str, ...]) -> None:
     """Refuse options that would have no effect."""
-    cures = {"where": "; use .filter(function)", "rows": "", "types": "; use .map(function)"}
+    cures = {"where": "; use .filter(function)", "rows": "", "types": "; use .map(function)",
+             "decode": "; use .map(function)", "group": ""}  # fmt: skip
     for option, cure in cures.items():
         if getattr(request, option) is not None and option not in options:
             raise ValueError(f"{option}= has no meaning for {NAMES[name]}{cure}")
@@ -136,31 +166,56 @@ def _only(name: str, request: Request, options: tuple[str, ...]) -> None:
             raise ValueError(f"types={{{column!r}: {kind!r}}}: for {NAMES[name]}, one of {', '.join(_TYPES[name])}")
 
 
-def _expanded(path: Any) -> tuple[list[str], str, bool]:
-    """The files that are meant, the folder they are told relative to, and whether it was one file or dataset."""
+class Meant(NamedTuple):
+    """The files that are meant, the folder they are told relative to, whether it was one file or dataset, and whether
+    that is known to be a folder of shards.
+    """
+
+    paths: list[str]
+    root: str = ""
+    single: bool = False
+    shards: bool = False
+
+
+def _expanded(path: Any, places: Places) -> Meant:
     if not isinstance(path, str | bytes | os.PathLike):
         if not isinstance(path, Sequence):
             raise TypeError(f"a path, a pattern or a list of paths is needed, not a {type(path).__name__}")
         if not path:
             raise ValueError("an empty list of paths")
-        return [file for one in path for file in _expanded(one)[0]], "", False
+        if not any(map(is_url, path)):
+            return Meant([file for one in path for file in _expanded(one, places).paths])
+        return Meant([file for found in at_once(lambda n: _found(path[n], places), range(len(path))) for file in found])
     text = os.fsdecode(path)
-    store = store_of(text)
+    text = local_path(text) or text
+    if is_url(text):
+        if promised(text) == "fld":
+            return Meant([text], single=True)
+        if promised(text) is None and _has_manifest(text, places):
+            return Meant([text], single=True, shards=True)
+    store = places.of(text)
     if store.is_folder(text):
         if not is_url(text) and (is_sharded(Path(text)) or promised(text) == "fld"):
-            return [text], "", True
+            return Meant([text], single=True, shards=True)
         found = store.within(text)
-        if is_url(text) and f"{text.rstrip('/')}/{MANIFEST}" in found:
-            return [text], "", True
         if not found:
             raise FormatError("is an empty folder", path=text)
-        return found, text, False
+        return Meant(found, text)
     if glob.has_magic(text) and not text.startswith(("http://", "https://")) and not os.path.exists(text):
         found = store.match(text)
         if not found:
             raise NotFoundError("no file fits the pattern", path=text, hint="check the pattern")
-        return found, _root_of(text), False
-    return [text], "", True
+        return Meant(found, _root_of(text))
+    if text.endswith(".barecat") and not is_url(text) and not os.path.exists(text):
+        text = text + OLD_ENDING if os.path.exists(text + OLD_ENDING) else text
+    return Meant([text], single=True)
+
+
+def _found(path: Any, places: Places) -> list[str]:
+    """The files that a part of a list means. Of an object, which most are, is asked once."""
+    if not is_url(path) or local_path(path) is not None or glob.has_magic(path):
+        return _expanded(path, places).paths
+    return places.of(path).within(path) if places.of(path).is_folder(path) else [path]
 
 
 def _root_of(pattern: str) -> str:
@@ -169,31 +224,44 @@ def _root_of(pattern: str) -> str:
     return "/".join(parts[:fixed]) or "."
 
 
-def _is_fld(paths: Sequence[str], single: bool) -> bool:
-    """A folder of shards, a file so named, whose reader says best what is wrong with it, or one that holds one."""
-    if not single:
+def _has_manifest(url: str, places: Places) -> bool:
+    """Whether a folder of shards is there, which can be told by whoever may not list."""
+    if glob.has_magic(url):
         return False
-    path = paths[0]
-    return promised(path) == "fld" or store_of(path).is_folder(path) or format_of(open_object(path)) == "fld"
+    try:
+        places.open(f"{url.rstrip('/')}/{MANIFEST}")
+    except (NotFoundError, RefusedError):
+        return False
+    except StoreError as error:
+        error.path = url
+        raise
+    return True
 
 
-def _mds_indexes(paths: Sequence[str], root: str) -> list[str]:
+def _is_fld(path: str, places: Places) -> bool:
+    """A file so named, whose reader says best what is wrong with it, or one that holds a dataset."""
+    return promised(path) == "fld" or format_of(places.open(path)) == "fld"
+
+
+def _mds_indexes(paths: Sequence[str], root: str, places: Places) -> list[str]:
     """The indexes of MDS shards among the files: of the folder itself, or of those within it."""
     found = [path for path in paths if os.path.basename(path) == INDEX]
     top = os.path.join(root, INDEX)
     if top in found:
         found = [top]
-    return [path for path in found if b'"shards"' in _beginning(path)]
+    return [path for path in found if b'"shards"' in _all_of(places.open(path))]
 
 
-def _beginning(path: str) -> bytes:
-    source = open_object(path)
-    return source.read(0, min(4096, source.size)) if source.size < 4096 else source.read(0, source.size)
+def _all_of(source: Object) -> bytes:
+    return source.read(0, source.size)
 
 
 def _data(paths: Sequence[str], root: str) -> tuple[str, ...]:
     """Files without those that lie beside; all of them where that would leave none."""
     kept = tuple(path for path in paths if not _BESIDE.fullmatch(os.path.basename(path))) if root else tuple(paths)
+    indexes = {path.removesuffix(OLD_ENDING) for path in kept if path.endswith((".barecat", OLD_ENDING))}
+    if indexes:  # they tell of the shards beside them
+        kept = tuple(path for path in kept if not _SHARD.search(path) or _SHARD.sub("", path) not in indexes)
     return kept or tuple(paths)
 
 
@@ -201,17 +269,17 @@ def _ending(path: str) -> str:
     """How a name ends, whatever number it has."""
     stem, suffix = os.path.splitext(path)
     suffix = suffix.lower()
-    return re.sub(r"\d+", "#", os.path.splitext(stem)[1].lower() + suffix if suffix in (".gz", ".gzip") else suffix)
+    return re.sub(r"\d+", "#", os.path.splitext(stem)[1].lower() + suffix if suffix in PACKED else suffix)
 
 
-def _recognised(paths: Sequence[str], root: str, single: bool) -> str:
+def _recognised(paths: Sequence[str], root: str, single: bool, places: Places) -> str:
     """The one format of all files. Of those whose names end alike, one is looked at."""
     kinds: dict[str, str] = {}
     for path in paths:
         kinds.setdefault(_ending(path), path)
     found: dict[str | None, str] = {}
     for example in kinds.values():
-        found.setdefault(format_of(open_object(example)), example)
+        found.setdefault(format_of(places.open(example)), example)
     names = [name for name in found if name is not None]
     if len(found) == 1 and names:
         if names == ["fld"]:
@@ -220,7 +288,7 @@ def _recognised(paths: Sequence[str], root: str, single: bool) -> str:
     if not names and not single:
         return "folder" if has_classes(paths, root) else "raw"
     if not names:
-        source = open_object(paths[0])
+        source = places.open(paths[0])
         begins = f"begins with {source.read(0, min(8, source.size))!r}" if source.size else "is empty"
         raise FormatError(
             f"is no dataset that is known here: it {begins}", path=paths[0],

@@ -8,6 +8,7 @@ import os
 import zipfile
 import zlib
 
+from fastloader import kernels
 from fastloader.errors import FormatError
 from fastloader.formats import arrow, hdf5, tfrecord
 from fastloader.formats.arrays import NPY, ZIP
@@ -15,14 +16,18 @@ from fastloader.formats.beton_layout import is_beton
 from fastloader.formats.fld.layout import MAGIC as FLD
 from fastloader.formats.lines import BOM, DELIMITERS
 from fastloader.formats.objects import Object, Reading
+from fastloader.formats.tar import is_tar
 
 LOOK = 64 << 10
-GZIP = b"\x1f\x8b"
+GZIP, ZSTD, SQLITE = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"SQLite format 3\0"
+EMPTY_ZIP = b"PK\x05\x06"
+PACKED = (".gz", ".gzip", ".zst", ".zstd")
 BY_SUFFIX = {
     ".fld": "fld", ".npy": "npy", ".npz": "npz", ".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
     ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
-    ".tfrecord": "tfrecord", ".tfrecords": "tfrecord", ".h5": "hdf5", ".hdf5": "hdf5", ".mds": "mds",
-    ".beton": "beton",
+    ".tfrecord": "tfrecord", ".tfrecords": "tfrecord", ".h5": "hdf5", ".hdf5": "hdf5", ".mds": "mds", ".tar": "tar",
+    ".tgz": "tar", ".tzst": "tar", ".zip": "zip", ".barecat": "barecat", ".barecat-sqlite-index": "barecat",
+    ".utix": "utix", ".beton": "beton",
 }  # fmt: skip
 """What a name promises. Bytes that say something else are an error, not another format."""
 
@@ -34,7 +39,7 @@ _MAGIC = (
 def promised(path: str) -> str | None:
     """The format that a name stands for."""
     stem, suffix = os.path.splitext(path.lower())
-    return BY_SUFFIX.get(os.path.splitext(stem)[1] if suffix in (".gz", ".gzip") else suffix)
+    return BY_SUFFIX.get(os.path.splitext(stem)[1] if suffix in PACKED else suffix)
 
 
 def format_of(source: Object) -> str | None:
@@ -42,6 +47,8 @@ def format_of(source: Object) -> str | None:
     head = source.read(0, min(LOOK, source.size))
     named = promised(source.path)
     found = _by_bytes(source, head)
+    if named == "utix" and found in (None, "jsonl"):
+        found = "utix"
     if found is None and named == "beton":
         found = "beton"  # no magic number says so; its reader tells what is wrong
     if found is None and named == "csv" and _is_text(_unpacked(head)):
@@ -68,10 +75,13 @@ NAMES = {
     "fld": "a .fld dataset", "npy": "NPY", "npz": "NPZ", "csv": "CSV", "csv.gz": "gzipped CSV", "jsonl": "JSONL",
     "jsonl.gz": "gzipped JSONL", "parquet": "Parquet", "arrow": "Arrow IPC", "arrow stream": "an Arrow IPC stream",
     "tfrecord": "TFRecord", "tfrecord.gz": "gzipped TFRecord", "hdf5": "HDF5", "mds": "MDS", "raw": "plain files",
-    "folder": "folders of files", "beton": "FFCV's .beton",
+    "folder": "folders of files", "tar": "tar", "tar.gz": "gzipped tar", "tar.zst": "tar packed with zstd",
+    "zip": "zip", "barecat": "a Barecat archive", "utix": "a .utix index of a tar",
+    "beton": "FFCV's .beton",
 }  # fmt: skip
 _RELATED = {
     "arrow stream": ("arrow",), "jsonl.gz": ("jsonl",), "csv.gz": ("csv",), "tfrecord.gz": ("tfrecord",),
+    "tar.gz": ("tar",), "tar.zst": ("tar",), "npz": ("zip",),
 }  # fmt: skip
 
 
@@ -80,7 +90,14 @@ def _by_bytes(source: Object, head: bytes) -> str | None:
         if head.startswith(magic):
             return name
     if head.startswith(ZIP):
-        return "npz" if _holds_arrays(source) else None
+        return "npz" if promised(source.path) != "zip" and _holds_arrays(source) else "zip"
+    if head.startswith(EMPTY_ZIP):
+        return "zip"
+    if head.startswith(SQLITE):
+        return "barecat" if b"shard_size_limit" in head or promised(source.path) == "barecat" else None
+    if head.startswith(ZSTD):
+        inner = _by_start(_unpacked(head))
+        return "tar.zst" if inner == "tar" else None
     if head.startswith(GZIP):
         inner = _by_start(_unpacked(head))
         return None if inner is None else f"{inner}.gz"
@@ -97,6 +114,8 @@ def _by_start(head: bytes) -> str | None:
     """Formats that may be gzipped."""
     if tfrecord.is_head(head):
         return "tfrecord"
+    if is_tar(head):
+        return "tar"
     if not _is_text(head):
         return None
     lines = head.removeprefix(BOM).decode("utf-8", "replace").splitlines()
@@ -132,6 +151,11 @@ def _is_text(head: bytes) -> bool:
 
 def _unpacked(head: bytes) -> bytes:
     """The beginning of what a gzipped beginning stands for."""
+    if head.startswith(ZSTD):
+        try:
+            return kernels.Unzstd().feed(head)[:LOOK]
+        except kernels.Failure:
+            return b""
     if not head.startswith(GZIP):
         return head
     try:

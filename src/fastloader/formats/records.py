@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fastloader.errors import FastLoaderError, FormatError, KeyNotFoundError
 from fastloader.fields import Field
-from fastloader.formats.objects import Object, open_object
+from fastloader.formats.objects import Files, Object
 from fastloader.kernels import Failure
 from fastloader.types import Sample
 
@@ -39,8 +39,9 @@ class Source(ABC):
     classes: tuple[str, ...] | None = None
     """Names of the classes that labels count, where folders give them."""
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        self.paths = tuple(paths)
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.paths = files.paths
 
     @property
     @abstractmethod
@@ -69,8 +70,8 @@ class Source(ABC):
 class Records(Source):
     """Samples with random access."""
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        super().__init__(paths)
+    def __init__(self, files: Files) -> None:
+        super().__init__(files)
         self._starts: NDArray[np.int64] | None = None
         self._sources: Opened[Object] = Opened()
         self._open: Opened[Any] = Opened()
@@ -93,13 +94,13 @@ class Records(Source):
 
     def source(self, number: int) -> Object:
         """The object, which is not to change from now on."""
-        return self._sources.get(number, lambda: open_object(self.paths[number]))
+        return self._sources.get(number, lambda: self.files[number])
 
     @property
     def starts(self) -> NDArray[np.int64]:
         """The number of the first sample of each file, and behind them that of all samples."""
         if self._starts is None:
-            counts = [self.count(self.file(number)) for number in range(len(self.paths))]
+            counts = self.files.each(lambda number: self.count(self.file(number)), range(len(self.paths)))
             self._starts = np.cumsum([0, *counts], dtype=np.int64)
         return self._starts
 
@@ -111,12 +112,16 @@ class Records(Source):
         starts = self.starts
         if len(self.paths) == 1:
             return self._of_file(0, rows, names)
-        numbers = (np.searchsorted(starts, rows, "right") - 1).tolist()
+        mine: dict[int, list[int]] = {}
+        for at, number in enumerate((np.searchsorted(starts, rows, "right") - 1).tolist()):
+            mine.setdefault(number, []).append(at)
+
+        def read(number: int) -> list[Sample]:
+            return self._of_file(number, [int(rows[at] - starts[number]) for at in mine[number]], names)
+
         found: list[Sample] = [{}] * len(rows)
-        for number in dict.fromkeys(numbers):
-            mine = [at for at, one in enumerate(numbers) if one == number]
-            local = [int(rows[at] - starts[number]) for at in mine]
-            for at, sample in zip(mine, self._of_file(number, local, names), strict=True):
+        for places, samples in zip(mine.values(), self.files.each(read, list(mine)), strict=True):
+            for at, sample in zip(places, samples, strict=True):
                 found[at] = sample
         return found
 
@@ -130,6 +135,21 @@ class Records(Source):
             raise
 
 
+class Columns(Records):
+    """Files of columns, which have names and all as many rows; ``wanted`` are those of interest."""
+
+    def __init__(self, files: Files, wanted: Names = None) -> None:
+        super().__init__(files)
+        self._wanted = wanted
+        self._kept = Kept()
+        self._names = tuple(self.file(0))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those of the first file."""
+        return self._names
+
+
 class Stream(Source):
     """Samples that come one after the other, since nothing tells where in a file each begins."""
 
@@ -141,7 +161,7 @@ class Stream(Source):
         """The same, by number; errors name the file."""
         place = start
         try:
-            for sample in self.samples(open_object(self.paths[number]), start, names):
+            for sample in self.samples(self.files[number], start, names):
                 yield sample
                 place += 1
         except FastLoaderError as error:

@@ -3,56 +3,138 @@
 from __future__ import annotations
 
 import fnmatch
-import os
 import posixpath
 import re
+from collections.abc import Callable, Mapping
 from itertools import islice
+from typing import Any
 
 from fastloader.errors import NotFoundError, StoreError
-from fastloader.stores import Store, open_store
+from fastloader.stores import BlockCache, ChangedError, ObjectPath, RefusedError, Store, open_store
 from fastloader.stores.base import Stat, full_url
+from fastloader.stores.cache import CachedObject
 from fastloader.stores.urls import parse_url
 
-_stores: dict[tuple[int, str], Store] = {}
-"""One a bucket and process: it keeps connections, and learns how many at once serve best."""
+LARGEST = 1 << 40
+"""Asked for where all of an object is wanted: a range makes the server tell the whole size, which is then checked."""
 
 
-def connected(url: str) -> tuple[Store, str]:
-    """The store that a URL is in, and the key there. Credentials and endpoint come from the environment."""
-    location = parse_url(url)
-    place = (os.getpid(), location.root)
-    if place not in _stores:
-        _stores[place] = open_store(url)[0]
-    return _stores[place], location.key
+NEAR = 32 << 10
+"""Bytes that a small read brings along: what is told before data comes in small parts, one beside the other."""
 
 
 class RemoteObject:
     """An object of one version: another one under its name is an error."""
 
-    __slots__ = ("_key", "identity", "path", "size")
-
-    def __init__(self, path: str, key: str, found: Stat) -> None:
-        self.path, self._key = path, key
+    def __init__(self, path: str, store: Store, key: str, found: Stat, cache: BlockCache | None) -> None:
+        self.path, self._store, self._key = path, store, key
         self.size, self.identity = found.size, found.version
+        self._cached = None if cache is None else CachedObject(cache, store, key, self.size, self.identity)
+        self._near = (0, b"")
 
     def read(self, offset: int, size: int) -> bytes:
         """A range, known to be whole and of this version."""
+        if not 0 <= offset <= offset + size <= self.size:  # what a damaged file points to; no server need be asked
+            raise StoreError(f"ends {offset + size - self.size} bytes before offset {offset + size}", path=self.path)
         if not size:
             return b""
-        return bytes(connected(self.path)[0].read(self._key, offset, size, version=self.identity))
+        if self._cached is not None:
+            return bytes(self._cached.read(offset, size))
+        if size >= NEAR:
+            return self._fetched(offset, size)
+        begin, near = self._near  # one assignment, so that threads need no lock
+        if not begin <= offset <= offset + size <= begin + len(near):
+            begin = max(0, min(offset, self.size - NEAR))
+            near = self._fetched(begin, min(NEAR, self.size - begin))
+            self._near = begin, near
+        return near[offset - begin : offset - begin + size]
+
+    def _fetched(self, offset: int, size: int) -> bytes:
+        return bytes(self._store.read(self._key, offset, size, version=self.identity))
+
+
+class FetchedObject:
+    """An object that is wanted whole: fetched in one request, when it is first looked at."""
+
+    def __init__(self, path: str, fetch: Callable[[str], tuple[bytes, str]]) -> None:
+        self.path = path
+        self._fetch = fetch
+        self._found: tuple[bytes, str] | None = None
+
+    def _all(self) -> tuple[bytes, str]:
+        if self._found is None:
+            self._found = self._fetch(self.path)
+        return self._found
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return len(self._all()[0])
+
+    @property
+    def identity(self) -> str:
+        """Its version."""
+        return self._all()[1]
+
+    def read(self, offset: int, size: int) -> bytes:
+        """A part of what was fetched."""
+        data = self._all()[0]
+        return data if size == len(data) else data[offset : offset + size]
 
 
 class RemoteObjects:
-    """Objects by URL."""
+    """Objects by URL. There is one store a bucket: it keeps connections, and learns how many at once serve best."""
+
+    def __init__(self, storage_options: Mapping[str, Any] | None = None, cache: BlockCache | None = None) -> None:
+        self._options, self._cache = storage_options, cache
+        self._stores: dict[str, Store] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RemoteObjects, (self._options, self._cache)
+
+    def connected(self, url: str) -> tuple[Store, str]:
+        """The store that a URL is in, and the key there."""
+        location = parse_url(url)
+        store = self._stores.get(location.root)
+        if store is None:
+            store = self._stores.setdefault(location.root, open_store(location.root, self._options)[0])
+        return store, location.key
+
+    def locate(self, path: str) -> ObjectPath:
+        """One of them, as readers of datasets know it."""
+        return ObjectPath(*self.connected(path), self._cache)
 
     def open(self, path: str) -> RemoteObject:
         """One of them."""
-        store, key = connected(path)
-        return RemoteObject(path, key, store.stat(key))
+        store, key = self.connected(path)
+        return RemoteObject(path, store, key, store.stat(key), self._cache)
+
+    def fetch(self, path: str) -> FetchedObject:
+        """One that will be read whole."""
+        return FetchedObject(path, self._whole)
+
+    def _whole(self, path: str) -> tuple[bytes, str]:
+        store, key = self.connected(path)
+        with_stat = getattr(store, "read_with_stat", None)
+        if self._cache is not None or with_stat is None:
+            found = self.open(path)
+            return found.read(0, found.size), found.identity
+        try:
+            data, told = with_stat(key, 0, LARGEST)
+        except (NotFoundError, RefusedError, ChangedError):
+            raise
+        except StoreError as error:
+            if "416" not in error.message:  # what an empty object says to whoever asks for a range of it
+                raise
+            told = store.stat(key)
+            if told.size:
+                raise
+            return b"", told.version
+        return bytes(data), told.version
 
     def within(self, folder: str) -> list[str]:
         """All below a folder, hidden ones left out."""
-        store, key = connected(folder)
+        store, key = self.connected(folder)
         keys = [found.key for found in store.list(key) if not found.key.endswith("/")]
         skip = len(key.rstrip("/") + "/") if key else 0
         return sorted(full_url(store.url, one) for one in keys if not re.search(r"(^|/)\.", one[skip:]))
@@ -66,7 +148,7 @@ class RemoteObjects:
 
     def is_folder(self, path: str) -> bool:
         """Whether there is no such object, and objects below it."""
-        store, key = connected(path)
+        store, key = self.connected(path)
         if key and not key.endswith("/"):
             try:
                 store.stat(key)

@@ -12,7 +12,7 @@ import numpy as np
 from fastloader.errors import ChecksumError, FormatError
 from fastloader.formats.indexes import Ranges, index_of, read_ranges
 from fastloader.formats.lines import unzipped
-from fastloader.formats.objects import Object, buffered, open_object
+from fastloader.formats.objects import Files, Object, buffered
 from fastloader.formats.records import Names, Records, Stream, picked
 from fastloader.kernels import Failure, crc32c, parse_example
 from fastloader.types import Sample
@@ -128,16 +128,9 @@ class TFRecord(Records):
 
     format = "tfrecord"
 
-    def __init__(self, paths: Sequence[str], types: Mapping[str, str] | None = None) -> None:
-        super().__init__(paths)
-        source = self.source(0)
-        first = []
-        for row, (offset, length) in enumerate(_leading(source)):
-            data = memoryview(source.read(offset, length + TAIL.size))
-            try:
-                first.append(bytes(checked(data, row, offset - HEAD.size)))
-            except ChecksumError:  # told when it is read
-                break
+    def __init__(self, files: Files, types: Mapping[str, str] | None = None) -> None:
+        super().__init__(files)
+        first = _leading(self.source(0))
         self._parser = Parser(first, types)
 
     @property
@@ -175,20 +168,20 @@ class TFRecord(Records):
         return found
 
 
-def _leading(source: Object) -> list[tuple[int, int]]:
-    """Where the data of the first records is."""
-    found: list[tuple[int, int]] = []
+def _leading(source: Object) -> list[bytes]:
+    """The data of the first records, up to one that is damaged, which is told when it is read."""
+    found: list[bytes] = []
+    stream = buffered(source)
     at = 0
     while at < source.size and len(found) < LOOKED_AT:
-        head = source.read(at, min(HEAD.size, source.size - at))
         try:
-            length = length_of(head, len(found), at, source.size - at - HEAD.size)
+            length = length_of(stream.read(HEAD.size), len(found), at, source.size - at - HEAD.size)
+            found.append(bytes(checked(memoryview(stream.read(length + TAIL.size)), len(found), at)))
         except FormatError as error:
-            if not found:
+            if not found and not at and not isinstance(error, ChecksumError):
                 error.path = source.path
                 raise
             break
-        found.append((at + HEAD.size, length))
         at += HEAD.size + length + TAIL.size
     return found
 
@@ -198,10 +191,10 @@ class ZippedTFRecord(Stream):
 
     format = "tfrecord.gz"
 
-    def __init__(self, paths: Sequence[str], types: Mapping[str, str] | None = None) -> None:
-        super().__init__(paths)
+    def __init__(self, files: Files, types: Mapping[str, str] | None = None) -> None:
+        super().__init__(files)
         first: list[bytes] = []
-        source = open_object(self.paths[0])
+        source = files[0]
         try:
             for data, _, _ in zip(_records(source), range(LOOKED_AT), range(LOOKED_AT), strict=False):
                 first.append(data)

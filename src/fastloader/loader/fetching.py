@@ -7,18 +7,23 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fastloader import kernels
 from fastloader.errors import FastLoaderError
 from fastloader.stores import RemoteFile
+from fastloader.stores.cache import BLOCK
 
-LEAST, MOST = 4, 128
+MOST = 128
 IN_FLIGHT, IN_FLIGHT_SMALL = 16, 64
-"""Requests at once, unless ``auto_tune`` finds a better number. Small ones wait more than they transfer."""
+"""Requests at once; ``auto_tune`` begins with the first and finds a better number. Small ones wait more than they
+transfer."""
 SMALL = 512 << 10
 _POLL = 200
+DISK_THREADS = 4
+"""Threads that read and write blocks of a cache."""
 
 
 class Concurrency:
@@ -69,12 +74,12 @@ class Fetcher:
 
     PERIOD = 0.25
 
-    def __init__(self, engine: kernels.Engine, *, adapt: bool) -> None:
+    def __init__(self, engine: kernels.Engine | kernels.PlannedReads, *, adapt: bool) -> None:
         self._process = os.getpid()
         self._engine = engine
         self._files: dict[int, RemoteFile] = {}
-        self._adapt = Concurrency(LEAST) if adapt else None
-        self._limit = LEAST if adapt else IN_FLIGHT
+        self._adapt = Concurrency() if adapt else None
+        self._limit = IN_FLIGHT
         self._in_flight = 0
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -152,26 +157,54 @@ class Fetcher:
         self.requests += 1
         if file.cached is None:
             file.begin_read(begin, size, lambda data, error: self._done(ticket, file, size, data, error))
-            return
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(MOST, "fastloader-cache")
-        self._pool.submit(self._through_cache, ticket, file, begin, size)
+        else:
+            self._on_disk(self._find, ticket, file, begin, size)
 
-    def _through_cache(self, ticket: int, file: RemoteFile, begin: int, size: int) -> None:
-        assert file.cached is not None
+    def _on_disk(self, do: Callable[..., None], *arguments: Any) -> None:
+        """Have a thread do what may wait for the disk."""
+        with self._changed:
+            if self._ending:
+                return  # the engine no longer wants it
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(DISK_THREADS, "fastloader-cache")
+            self._pool.submit(do, *arguments)
+
+    def _find(self, ticket: int, file: RemoteFile, begin: int, size: int) -> None:
+        """A block, or the part of it that holds payloads, from the cache or else from the store."""
+        number = begin // BLOCK
         try:
-            data = file.cached.read(begin, size)
+            assert file.cached is not None
+            if number != (begin + size - 1) // BLOCK:  # who asks for parts of several gets them joined
+                return self._done(ticket, file, size, file.cached.read(begin, size), None)
+            found = file.cached.find(number)
+            if found is None:
+                whole = file.cached.place(number)
+                file.begin_read(
+                    *whole, lambda data, error: self._on_disk(self._keep, ticket, file, begin, size, data, error)
+                )
         except BaseException as error:
             self._done(ticket, file, size, None, error)
         else:
-            self._done(ticket, file, size, data, None)
+            if found is not None:
+                self._done(ticket, file, size, _part(found, begin, size), None, kept_by_system=True)
 
-    def _done(self, ticket: int, file: RemoteFile, size: int, data: Any, error: BaseException | None) -> None:
+    def _keep(
+        self, ticket: int, file: RemoteFile, begin: int, size: int, data: memoryview, error: BaseException | None
+    ) -> None:
+        kept = None
         if error is None:
-            self._engine.finish_read(ticket, data)
-        else:
-            told = str(error) if isinstance(error, FastLoaderError) else f"{file.path}: {type(error).__name__}: {error}"
-            self._engine.fail_read(ticket, told)
+            try:
+                assert file.cached is not None
+                kept = file.cached.keep(begin // BLOCK, data)
+            except BaseException as found:
+                error = found
+        part = None if error else _part(data if kept is None else kept, begin, size)
+        self._done(ticket, file, size, part, error, kept_by_system=kept is not None)
+
+    def _done(
+        self, ticket: int, file: RemoteFile, size: int, data: Any, error: BaseException | None, *,
+        kept_by_system: bool = False,
+    ) -> None:  # fmt: skip
         with self._changed:
             self._in_flight -= 1
             self.bytes += size
@@ -179,6 +212,11 @@ class Fetcher:
             self._observe()
             if self._has_room():
                 self._changed.notify_all()
+        if error is None:
+            self._engine.finish_read(ticket, data, kept_by_system)
+        else:
+            told = str(error) if isinstance(error, FastLoaderError) else f"{file.path}: {type(error).__name__}: {error}"
+            self._engine.fail_read(ticket, told)
 
     def _has_room(self) -> bool:
         """Whether some more may be asked for; not for each one that comes, for every turn of the thread costs."""
@@ -191,3 +229,7 @@ class Fetcher:
         if self._was_full:  # else the engine asked for no more, and the number says nothing
             self._limit = self._adapt.observe(self._period_bytes, now - self._period_began)
         self._period_began, self._period_bytes, self._was_full = now, 0, False
+
+
+def _part(block: memoryview, begin: int, size: int) -> memoryview:
+    return block[begin % BLOCK : begin % BLOCK + size]

@@ -104,9 +104,12 @@ class DataLoader:
     ) -> None:
         self._runner: Runner | None = None
         if not isinstance(reader, DatasetReader):
+            reader = getattr(reader, "reader", reader)  # an archive has one of its files
+        if not isinstance(reader, DatasetReader):
             raise TypeError(
                 f"a loader takes a reader of a .fld dataset, not a {type(reader).__name__}; give it "
-                "fastloader.open(path), or use .shuffle().batch() of a dataset, or write it as .fld first"
+                "fastloader.open(path) of one, or of tars, zips or Barecat archives; or use .shuffle().batch() of a "
+                "dataset, or write it as .fld first"
             )
         self.reader = reader
         self.options = LoaderOptions(

@@ -244,7 +244,8 @@ class LoaderOptions:
 
     def reading(self, dataset: Dataset, fields: Sequence[Field], plan: Plan) -> Reading:
         """How the bytes of these fields come into memory."""
-        habit = Habit(plan.pages_at_once())
+        window = plan.pages_at_once()
+        habit = Habit(window, in_order=window > 0 and str(plan.describe()["kind"]).endswith("sequential"))
         payloads = sum(field.has_payload for field in fields)
         return plan_reading(self.io, dataset, habit, self.batch_size, self.ahead, payloads, self.memory_bytes)
 

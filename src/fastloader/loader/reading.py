@@ -24,30 +24,41 @@ MOST_AHEAD = 512
 BATCHES_HELD = 4
 SMALL = 64 << 20
 """Bytes of a dataset that come soon enough by touching them."""
+REQUEST = 4 << 20
+"""Bytes of an object that are asked for at once where what follows is needed too: servers give smaller ranges at twice
+the cost, and larger ones no cheaper."""
+REQUESTS_AHEAD = 24
+"""Such requests whose batches are planned: those in flight, and some that wait for their turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What the engine is told. ``memory`` is for bytes read but not yet decoded; ``unit`` is what is read at once.
 
-    ``ahead`` counts batches whose bytes are fetched before it is their turn to be made.
+    ``ahead`` counts batches whose bytes are fetched before it is their turn to be made. ``apart`` is for units that
+    are each a read of its own, as a cache keeps them.
     """
 
     mode: Mode = "mmap"
     memory: int = 0
     unit: int = 0
     ahead: int = 0
+    apart: bool = False
 
-    def engine_options(self) -> tuple[int, int, int]:
+    def engine_options(self) -> tuple[int, int, int, bool]:
         """The same as the engine takes it."""
-        return _MODES[self.mode], self.memory, self.unit
+        return _MODES[self.mode], self.memory, self.unit, self.apart
 
 
 @dataclass(frozen=True, slots=True)
 class Habit:
-    """How an order goes through the files: ``window`` pages at a time and all of each page, or (0) here and there."""
+    """How an order goes through the files: ``window`` pages at a time and all of each page, or (0) here and there.
+
+    ``in_order``: one page after the other.
+    """
 
     window: int = 0
+    in_order: bool = False
 
 
 def check_io(io: str) -> None:
@@ -73,9 +84,9 @@ def plan_reading(
         if size < SMALL:
             return Reading()
         return Reading("populate", ahead=-(-READS_AHEAD // max(1, batch_size * payload_fields)))
+    a_batch = dataset.sample_bytes * batch_size
     if not habit.window:
         ahead = -(-READS_AHEAD // max(1, batch_size * payload_fields))
-        a_batch = dataset.sample_bytes * batch_size
         # Bytes are let go as soon as their batch is made: besides those under way, a few batches' are held.
         memory = min(DEFAULT_MEMORY, max(LEAST_MEMORY, (ahead + min(depth, BATCHES_HELD)) * a_batch * 5 // 4))
     else:
@@ -84,14 +95,27 @@ def plan_reading(
         memory = max(LEAST_MEMORY, (5 * min(habit.window, pages) // 2 + 4) * dataset.page_size)
         a_window = dataset.num_samples * habit.window // pages
         ahead = -(-a_window // batch_size)
+        # Batches may be larger than pages: then those in the making count.
+        memory = max(memory, min(DEFAULT_MEMORY, (ahead + min(depth, BATCHES_HELD)) * a_batch * 5 // 4))
+    unit = dataset.page_size
+    if dataset.is_remote and habit.window:
+        if habit.in_order:
+            unit = max(unit, REQUEST)
+        reach = REQUESTS_AHEAD * max(unit, REQUEST)
+        memory = max(memory, 2 * min(reach, size))
+        ahead = max(ahead, -(-reach // max(1, dataset.sample_bytes * batch_size)))
     if memory_limit is not None:
         memory = min(memory, memory_limit // 2)
-    unit = dataset.page_size if habit.window and memory >= 8 * dataset.page_size else 0
+    while unit > dataset.page_size and memory < 8 * unit:
+        unit //= 2
+    if not habit.window or memory < 8 * unit:
+        unit = 0
     ahead = min(ahead, MOST_AHEAD)
     if isinstance(dataset.path, ObjectPath):
-        if dataset.path.cache is not None:
-            _check_cache(dataset, dataset.path.cache, habit)
-        return Reading("remote", memory, unit, ahead)
+        if dataset.path.cache is None:
+            return Reading("remote", memory, unit, ahead)
+        _check_cache(dataset, dataset.path.cache, habit)
+        return Reading("remote", memory, BLOCK, ahead, apart=True)
     return Reading("automatic" if io == "auto" else io, memory, unit, ahead)
 
 

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from fastloader import kernels
 from fastloader.errors import FastLoaderError, ShapeError, StoreError
 from fastloader.fields import locate_batch
-from fastloader.formats.fld import Dataset, explain
+from fastloader.formats.fld import Dataset, FldFile, explain
+from fastloader.formats.fld.spans import payload_spans
 from fastloader.loader.columns import Column, Fault, Source, Value, compare_sizes
 from fastloader.loader.fetching import Fetcher
 from fastloader.loader.moving import follow
@@ -215,7 +216,11 @@ class Runner:
     def _add_source(self, shard: int) -> None:
         tables = self._tables(shard)
         file = self._dataset.file(shard)
-        number = self._engine.add_source(tables, (str(file.path), *file.inode))
+        spans = None
+        if isinstance(file, FldFile) and file.remote is not None and self._reading.unit and not self._reading.apart:
+            stored = [column.number for column, (_, _, payloads) in zip(self._columns, tables, strict=True) if payloads]
+            spans = payload_spans(file, stored, self._reading.unit)
+        number = self._engine.add_source(tables, (str(file.path), *file.inode), spans)
         if self._fetcher is not None and file.remote is not None:
             self._fetcher.add(number, file.remote)
         self._sources[shard] = number

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader.errors import FastLoaderError, MissingExtraError
-from fastloader.formats.objects import Object, open_object, store_of
+from fastloader.formats.objects import Object, Places
 from fastloader.stores.urls import is_url
 
 ALLOWED = ("debug", "ffi", "io", "os", "package")
@@ -57,12 +57,13 @@ class Files:
     """What a script reads itself: indexes and folders, local or in a store."""
 
     def __init__(self) -> None:
+        self._places = Places()
         self._open: dict[str, Object] = {}
 
     def open(self, path: str) -> Object:
         """An object, kept."""
         if path not in self._open:
-            self._open[path] = open_object(path)
+            self._open[path] = self._places.open(path)
         return self._open[path]
 
     def lines(self, path: str) -> Iterator[Any]:
@@ -86,7 +87,7 @@ class Files:
 def listed(path: str) -> list[str]:
     """The full paths of what lies in a folder, sorted; of a store, of the objects within."""
     if is_url(path):
-        return store_of(path).within(path)
+        return Places().of(path).within(path)
     return sorted(str(one) for one in Path(path).iterdir())
 
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from fastloader import kernels
 from fastloader.errors import StoreError
 from fastloader.stores.base import Store, full_url
-from fastloader.stores.local import explain
+from fastloader.stores.local import explain, map_file
 from fastloader.types import parse_size
 
 BLOCK = 2 << 20
@@ -62,6 +62,7 @@ class BlockCache:
             raise ValueError(f"cache_size={limit!r}: at least {2 * (BLOCK + _HEAD.size)} bytes")
         self.hits = 0
         self.misses = 0
+        self._checked: dict[Path, tuple[int, int]] = {}  # inode and time of blocks whose checksum was right
         self._process = 0
         self._busy: dict[Path, threading.Event] = {}
         self._lock = threading.Lock()
@@ -80,27 +81,45 @@ class BlockCache:
         return sum(size for _, _, size in self._blocks())
 
     def load(self, path: Path, begin: int, size: int) -> memoryview | None:
-        """A block that is there and intact."""
+        """A block that is there and intact, mapped. Whoever looks into it keeps its bytes, though it be removed.
+
+        Its checksum is computed when this process sees it for the first time, or after somebody has written to it.
+        """
         try:
-            with path.open("rb", buffering=0) as file:
-                data = bytearray(_HEAD.size + size + 1)
-                got = file.readinto(data)
-                written = os.fstat(file.fileno()).st_mtime
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            try:
+                found = os.fstat(fd)
+                head = os.pread(fd, _HEAD.size, 0) if stat.S_ISREG(found.st_mode) else b""
+                good = len(head) == _HEAD.size and found.st_size == _HEAD.size + size
+                view = map_file(fd, found.st_size) if good else None
+            finally:
+                os.close(fd)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise explain(error, path, "the cache can't be read; remove its folder or choose another") from error
-        view = memoryview(data).toreadonly()
-        mark, crc, _, at, length = _HEAD.unpack_from(view)
-        if got == _HEAD.size + size and (mark, at, length) == (_MARK, begin, size):
-            body = view[_HEAD.size : _HEAD.size + size]
-            if kernels.crc32c(body, kernels.crc32c(view[12 : _HEAD.size])) == crc:
-                if time.time() - written > _TOUCH:  # who was used lately is removed last
-                    with contextlib.suppress(OSError):
-                        os.utime(path)
-                return body
+        if view is not None and self._is_intact(path, head, begin, view, found):
+            return view[_HEAD.size :]
+        self._checked.pop(path, None)
         self._remove(path)
         return None
+
+    def _is_intact(self, path: Path, head: bytes, begin: int, view: memoryview, found: os.stat_result) -> bool:
+        if self._checked.get(path) != (found.st_ino, found.st_mtime_ns):
+            mark, crc, _, at, length = _HEAD.unpack(head)
+            try:
+                computed = kernels.crc32c(view[_HEAD.size :], kernels.crc32c(head[12:]))
+            except kernels.Failure:  # it became shorter meanwhile
+                return False
+            if (mark, at, length, crc) != (_MARK, begin, len(view) - _HEAD.size, computed):
+                return False
+            self._checked[path] = (found.st_ino, found.st_mtime_ns)
+        now = time.time_ns()
+        if now - found.st_mtime_ns > _TOUCH * 1e9:  # who was used lately is removed last
+            with contextlib.suppress(OSError):
+                os.utime(path, ns=(now, now))
+                self._checked[path] = (found.st_ino, now)
+        return True
 
     def keep(self, path: Path, begin: int, data: memoryview) -> None:
         """Write a block. A disk that is full keeps nothing, and that is all."""
@@ -114,7 +133,9 @@ class BlockCache:
                 written = os.writev(file.fileno(), [head, data])
                 if written != len(head) + len(data):
                     raise OSError(errno.ENOSPC, "a short write")
+                made = os.fstat(file.fileno())
             os.replace(aside, path)
+            self._checked[path] = (made.st_ino, made.st_mtime_ns)
         except OSError as error:
             with contextlib.suppress(OSError):
                 aside.unlink()
@@ -219,6 +240,15 @@ class BlockCache:
             os.close(fd)
 
 
+def cache_at(folder: str | os.PathLike[str] | None, size: int | str | None) -> BlockCache | None:
+    """The cache that was asked for, if one was."""
+    if folder is not None:
+        return BlockCache(folder, size)
+    if size is not None:
+        raise ValueError("cache_size without cache_dir: say where to keep the copies")
+    return None
+
+
 class CachedObject:
     """One object's blocks: from the disk where they are there, else from the store and then kept."""
 
@@ -239,13 +269,33 @@ class CachedObject:
         whole = memoryview(b"".join(blocks))
         return whole[begin - first * BLOCK : begin - first * BLOCK + size]
 
-    def _block(self, number: int) -> memoryview:
+    def find(self, number: int) -> memoryview | None:
+        """A block that is on the disk."""
+        begin, size = self.place(number)
+        found = self.cache.load(self._path(number), begin, size)
+        self.cache.hits += found is not None
+        return found
+
+    def keep(self, number: int, data: memoryview) -> memoryview | None:
+        """A block that was fetched is written. The same bytes mapped from the disk, if it has room for them."""
+        begin, size = self.place(number)
+        self.cache.misses += 1
+        self.cache.keep(self._path(number), begin, data)
+        return self.cache.load(self._path(number), begin, size)
+
+    def place(self, number: int) -> tuple[int, int]:
+        """Where a block begins, and its size."""
         begin = number * BLOCK
-        size = min(BLOCK, self._size - begin)
-        path = self._folder / f"{number}.block"
-        found = self.cache.load(path, begin, size)
+        return begin, min(BLOCK, self._size - begin)
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number}.block"
+
+    def _block(self, number: int) -> memoryview:
+        begin, size = self.place(number)
+        path = self._path(number)
+        found = self.find(number)
         if found is not None:
-            self.cache.hits += 1
             return found
         with self.cache.alone(path):
             # Another thread may have fetched it while this one waited, or just before it came here.
@@ -253,6 +303,5 @@ class CachedObject:
             if found is not None:
                 return found
             data = self._store.read(self._key, begin, size, version=self._version)
-            self.cache.misses += 1
-            self.cache.keep(path, begin, data)
+            self.keep(number, data)
             return data

@@ -18,7 +18,7 @@ import threading
 import time
 from typing import Any
 
-from fastloader.errors import StoreError
+from fastloader.errors import MissingExtraError
 
 _NAME = "obstore._obstore"
 _PATIENCE, _SETTLING = 5.0, 0.1
@@ -47,9 +47,7 @@ def module() -> Any:
         try:
             imported = importlib.import_module(_NAME)
         except ImportError as error:
-            raise StoreError(
-                "object stores need obstore, which is not installed", hint='pip install "fastloader[cloud]"'
-            ) from error
+            raise MissingExtraError("object stores need obstore, which is not installed", extra="cloud") from error
         with _lock:
             if _module is None:
                 _module = _second_copy(imported.__file__) if _forked_after_use else imported

@@ -61,7 +61,7 @@ class MappedFile:
                 raise StoreError("is no regular file", path=path, hint="check the path")
             self.size = status.st_size
             self.inode = (status.st_dev, status.st_ino)
-            self.bytes: NDArray[np.uint8] = np.frombuffer(_map(fd, self.size) if self.size else b"", np.uint8)
+            self.bytes: NDArray[np.uint8] = np.frombuffer(map_file(fd, self.size) if self.size else b"", np.uint8)
         except OSError as error:
             raise error if isinstance(error, StoreError) else explain(error, path) from error
         finally:
@@ -85,7 +85,7 @@ class MappedFile:
             os.close(fd)
 
 
-def _map(fd: int, size: int) -> memoryview:
+def map_file(fd: int, size: int) -> memoryview:
     """The file's bytes. Unlike mmap.mmap it holds no descriptor: there may be more shards than files may be open."""
     address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
     if address == _MAP_FAILED:

@@ -56,6 +56,10 @@ def open_store(url: str | os.PathLike[str], storage_options: Mapping[str, Any] |
 
 def locate(path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Path | ObjectPath:
     """A local path, or an object in a store."""
+    if storage_options is not None and not isinstance(storage_options, Mapping):
+        raise TypeError(
+            f"storage_options is a dictionary, as in {{'region': 'us-west-2'}}, not a {type(storage_options).__name__}"
+        )
     location = parse_url(str(path)) if is_url(path) else None
     if location is None or location.kind == "file":
         if storage_options:

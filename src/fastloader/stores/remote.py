@@ -10,7 +10,7 @@ import ctypes
 import mmap
 import os
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,8 @@ from fastloader.stores.opening import ObjectPath
 
 HEAD = 4096
 TAIL = 256 << 10
-"""Bytes of an object's end that are fetched when it is opened: tables lie there, and small ones come along."""
+"""Bytes of an object's end that are fetched when it is opened, unless less will do: tables lie there, and small ones
+come along."""
 GAP = 16 << 10
 """Ranges of one call with less than this between them are one request."""
 LONGEST = 8 << 20
@@ -41,9 +42,12 @@ Range = tuple[int, int]
 
 
 class RemoteFile:
-    """An object's bytes. Every one that is fetched is of the version that was found when it was opened."""
+    """An object's bytes. Every one that is fetched is of the version that was found when it was opened.
 
-    def __init__(self, path: ObjectPath) -> None:
+    ``tail`` tells from the first bytes how many of the last are needed at once.
+    """
+
+    def __init__(self, path: ObjectPath, tail: Callable[[bytes], int] = lambda head: TAIL) -> None:
         self.path = path
         head, found = _head(path)
         self.size = found.size
@@ -57,7 +61,8 @@ class RemoteFile:
         self._there: tuple[Range, ...] = ((0, len(head)),)
         self.bytes = self._writable.view()
         self.bytes.flags.writeable = False
-        self.ensure([(max(0, self.size - TAIL), min(TAIL, self.size))])
+        last = min(TAIL, self.size, tail(bytes(head)))
+        self.ensure([(self.size - last, last)])
 
     def ensure(self, ranges: Iterable[Range]) -> None:
         """Have these ranges in ``bytes``; what is there already is not fetched again.

@@ -29,7 +29,7 @@ from fastloader.loader import DataLoader
 from fastloader.reader import DatasetReader
 from fastloader.testing.compare import agree, count, identical, row
 from fastloader.types import byte_view
-from fastloader.verify import verify
+from fastloader.verification import verify
 from fastloader.writer import DatasetWriter
 from fastloader.writer.encoding import encode_at_once
 

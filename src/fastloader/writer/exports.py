@@ -1,12 +1,13 @@
-"""Samples to formats of others: tar in WebDataset's layout, and Parquet. A file appears when it is whole."""
+"""Samples to formats of others: tars in WebDataset's layout, and Parquet. A file appears when it is whole."""
 
 from __future__ import annotations
 
 import io
 import json
 import os
-import tarfile
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,12 +26,19 @@ from fastloader.fields import (
     NDArrayField,
     RawImageField,
 )  # fmt: skip
+from fastloader.formats.decoding import KEY
 from fastloader.formats.extras import required
-from fastloader.stores import AtomicFile
+from fastloader.formats.tar_entries import TarSink
 from fastloader.stores.local import explain
 from fastloader.types import Sample, byte_view
 
 _SUFFIXES = {kernels.JPEG: "jpg", kernels.PNG: "png", kernels.WEBP: "webp"}
+_NUMBER = re.compile(r"%0?\d*d")
+_ALIKE = {
+    "jpeg": ("jpg",), "text": ("txt",), "transcript": ("txt",), "id": ("cls",), "index": ("cls",), "count": ("cls",),
+    "inx": ("cls",), "cls2": ("cls",), "npz": (),
+}  # fmt: skip
+"""Endings of files that hold what others do."""
 GROUP_ROWS = 4096
 GROUP_BYTES = 64 << 20
 
@@ -57,59 +65,93 @@ def stored_bytes(field: Field, value: Any) -> bytes:
     return bytes(field.stored_value(byte_view(field.encode(field.prepare(value)).payload)))
 
 
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """When a file is full and the next begins: at about ``size`` bytes, at ``samples`` samples; ``None``: never."""
+
+    size: int | None = None
+    samples: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.size is not None or self.samples is not None
+
+
 class TarExport:
     """WebDataset's layout: for each sample, files that share a number and are named by their fields.
 
-    ``000000003.image.jpg``, ``000000003.label.cls``. Missing values have no file.
+    ``000000003.image.jpg``, ``000000003.label.cls``. Where samples have a ``__key__`` that is their name, and fields
+    are called as their files end. Missing values have no file. A path with a place for a number, such as
+    ``train-%06d.tar``, stands for several files.
     """
 
-    def __init__(self, path: Path, fields: Mapping[str, Field], samples: Sequence[Sample]) -> None:
-        self._fields = dict(fields)
-        self._file = AtomicFile(path)
-        self._names = {name: name.replace("/", "_").replace(".", "_") for name in fields}
-        if len(set(self._names.values())) < len(fields):
-            self.discard()
+    def __init__(
+        self, path: Path, fields: Mapping[str, Field], samples: Sequence[Sample], shards: Shards | None = None
+    ) -> None:
+        self._path, self._fields, self._shards = path, dict(fields), shards or Shards()
+        self._numbered = bool(_NUMBER.search(path.name))
+        if self._shards and not self._numbered:
+            raise ValueError(f"{path.name}: several tars need a place for their number, as in train-%06d.tar")
+        self._named = KEY in fields
+        self._names = {name: name if self._named else _ending(name) for name in fields if name != KEY}
+        if len(set(self._names.values())) < len(self._names):
             raise ValueError(f"fields that would share a name in a tar: {', '.join(fields)}")
-        self._sink = _Sink(self._file)
-        self._tar = tarfile.TarFile(fileobj=self._sink, mode="w", format=tarfile.PAX_FORMAT)  # type: ignore[arg-type]
-        self._count = 0
+        self._count, self._number, self._in_shard = 0, 0, 0
+        self._sink = TarSink(self._place())
+
+    def _place(self) -> Path:
+        return self._path.with_name(self._path.name % self._number) if self._numbered else self._path
 
     def write(self, sample: Sample) -> None:
         """A file for each of its values."""
+        full = (self._shards.samples is not None and self._in_shard >= self._shards.samples) or (
+            self._shards.size is not None and self._sink.size >= self._shards.size
+        )
+        if full and self._in_shard:
+            self._sink.close()
+            self._number, self._in_shard = self._number + 1, 0
+            self._sink = TarSink(self._place())
+        key = self._key(sample)
         for name, value in sample.items():
-            if value is not None:
+            if value is None or name == KEY:
+                continue
+            if self._named:
+                self._sink.add_file(f"{key}.{name}", _content(name, self._fields[name], value))
+            else:
                 suffix, data = _as_file(self._fields[name], value)
-                info = tarfile.TarInfo(f"{self._count:09d}.{self._names[name]}.{suffix}")
-                info.size, info.mode = len(data), 0o644
-                self._tar.addfile(info, io.BytesIO(data))
+                self._sink.add_file(f"{key}.{self._names[name]}.{suffix}", data)
         self._count += 1
+        self._in_shard += 1
+
+    def _key(self, sample: Sample) -> str:
+        if not self._named:
+            return f"{self._count:09d}"
+        key = sample[KEY]
+        if not isinstance(key, str) or not key or "." in key.rpartition("/")[2]:
+            raise SampleError(f"the key {key!r} is no name without a dot, by which files of a tar are told apart")
+        return key
 
     def finish(self) -> None:
         """Close and publish."""
-        self._tar.close()
-        self._file.publish(self._sink.size)
+        self._sink.close()
 
     def discard(self) -> None:
-        """Remove what was written."""
-        self._file.discard()
+        """Remove what was written of the last file."""
+        self._sink.abort()
 
 
-class _Sink:
-    """Where a tar goes: a file under construction."""
+def _ending(name: str) -> str:
+    return name.replace("/", "_").replace(".", "_")
 
-    def __init__(self, file: AtomicFile) -> None:
-        self._file = file
-        self.size = 0
 
-    def tell(self) -> int:
-        """Where the next byte goes."""
-        return self.size
-
-    def write(self, data: bytes) -> int:
-        """Behind what is there."""
-        self._file.write_at(self.size, data)
-        self.size += len(data)
-        return len(data)
+def _content(name: str, field: Field, value: Any) -> bytes:
+    """A value of a field that is called as its file ends."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    suffix, data = _as_file(field, value)
+    ending = name.rpartition(".")[2]
+    if suffix not in _ALIKE.get(ending, (ending,)):
+        raise SampleError(f"a {type(value).__name__} is no content of a file .{ending}", field=name)
+    return data
 
 
 def _as_file(field: Field, value: Any) -> tuple[str, bytes]:
@@ -215,5 +257,19 @@ class ParquetExport:
         self._aside.unlink(missing_ok=True)
 
 
-EXPORTS: dict[str, type[TarExport] | type[ParquetExport]] = {".tar": TarExport, ".parquet": ParquetExport}
-"""By how the name of the file ends."""
+TARS = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst")
+EXPORTS = (*TARS, ".parquet")
+"""How the names of files end that are written for others."""
+
+
+def export_of(
+    path: Path, fields: Mapping[str, Field], samples: Sequence[Sample], shards: Shards | None = None
+) -> Export | None:
+    """What writes a file of this name; ``None`` where that is no export."""
+    if path.name.endswith(TARS):
+        return TarExport(path, fields, samples, shards)
+    if path.suffix == ".parquet":
+        if shards:
+            raise ValueError("shards are for .fld and tars, not for .parquet")
+        return ParquetExport(path, fields, samples)
+    return None

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Protocol, Self
 
-from fastloader.errors import NotFoundError, SampleError
+from fastloader.errors import NotFoundError, SampleError, StoreError
 from fastloader.fields import Field
 from fastloader.formats.fld import Chunk, Dataset, FieldSpec
-from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE
+from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE, REMOTE_PAGE_SIZE
 from fastloader.formats.fld.remote_target import BucketTarget, ObjectTarget
 from fastloader.formats.fld.target import AppendTarget, FileTarget, FolderTarget, Target
 from fastloader.progress import progress
@@ -65,7 +65,8 @@ class DatasetWriter:
     A sample that can't be written ends the writing, whatever is wrong with it: the ``SampleError`` names sample and
     field, every later call raises it again, and nothing is published. To leave out bad samples, check them before.
 
-    ``page_size`` is a power of two, 2 MiB unless given; a writer that adds to a dataset keeps the page size there.
+    ``page_size`` is a power of two, 2 MiB unless given, or 4 MiB for objects in a store; a writer that adds to a
+    dataset keeps the page size there.
     ``compression`` is ``None``, "lz4", "zstd" or "zstd:LEVEL", for all fields or by name; for fields that are not named
     it is the field's own, which only texts have. ``keys=True`` gives every
     sample a unique key. ``mode="a"`` adds the samples as new shards behind those already there; ``fields`` may then
@@ -100,13 +101,18 @@ class DatasetWriter:
             raise ValueError(f"shard_size={shard_size!r}: at least one byte")
         given_workers = None if num_workers is None else worker_count("num_workers", num_workers)
         existing = _existing(target_path) if mode == "a" else None
+        if existing is not None and existing.is_archive:
+            raise StoreError(
+                "is an archive, of files", path=target_path, hint=f'add files with "fastloader add {target_path} ..."'
+            )
         self._specs = make_specs(fields, compression, existing)
         workers = _default_workers(self._specs) if given_workers is None else given_workers
         self._keyed = keys or (existing is not None and existing.has_keys)
         if existing is not None and keys and not existing.has_keys:
             raise ValueError(f"{target_path}: the samples there have no keys, so these can't have any either")
         if pages is None:
-            pages = DEFAULT_PAGE_SIZE if existing is None else existing.page_size
+            new = REMOTE_PAGE_SIZE if isinstance(target_path, ObjectPath) else DEFAULT_PAGE_SIZE
+            pages = new if existing is None else existing.page_size
         self.num_samples = 0
         self._base = 0 if existing is None else existing.num_samples
         self._existing = existing

@@ -198,6 +198,7 @@ def test_documented_structures_have_the_sizes_of_the_code():
     assert sizes_add_up(rows_under("Directory entry"), 0) == 48 == layout.ENTRY.size
     assert sizes_add_up(rows_under("Extents"), 0) == 32 == layout.EXTENT.itemsize
     assert sizes_add_up(rows_under("Allocation table"), 0) == 16 == layout.PAGE.itemsize
+    assert sizes_add_up(rows_under("Node"), 0) == 32 == layout.NODE.size
     assert sizes_add_up(rows_under("AUDIO_COMPRESSED"), 0) == 16 == AudioCompressedField().metadata_type.itemsize
 
 

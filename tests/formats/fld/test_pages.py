@@ -374,7 +374,7 @@ MIXED = [(None, None), (b"", b"x" * 100), (None, b"y" * 90), (b"z" * 110, b""), 
 
 @pytest.mark.parametrize("rows", [1, 3, 7, 65536])
 def test_verify_knows_on_which_page_each_sample_begins(tmp_path, monkeypatch, rows):
-    monkeypatch.setattr(sys.modules["fastloader.verify"], "PAGED_ROWS", rows)
+    monkeypatch.setattr(sys.modules["fastloader.verification"], "PAGED_ROWS", rows)
     path, at = paged(tmp_path, MIXED * 20)
     whole, pages = path.read_bytes(), hand.pages(path.read_bytes())
     assert fl.verify(path).ok
@@ -395,7 +395,7 @@ def test_verify_knows_on_which_page_each_sample_begins(tmp_path, monkeypatch, ro
 
 @pytest.mark.parametrize("rows", [2, 65536])
 def test_verify_knows_the_page_of_samples_without_payload(tmp_path, monkeypatch, rows):
-    monkeypatch.setattr(sys.modules["fastloader.verify"], "PAGED_ROWS", rows)
+    monkeypatch.setattr(sys.modules["fastloader.verification"], "PAGED_ROWS", rows)
     path, at = paged(tmp_path, [(None, b"")] * 5 + [(b"q" * 4096, None)] + [(None, None)] * 9 + [(b"e", None)])
     assert hand.pages(path.read_bytes()) == [(0, 6), (6, 10)]
     assert fl.verify(path).ok

@@ -24,6 +24,7 @@ from fastloader.formats.fld.layout import (
     MAX_FIELDS,
     NAME_BYTES,
     NO_FIELD,
+    NODE,
     PAGE,
     TABLE_ALIGNMENT,
     Entry,
@@ -36,10 +37,13 @@ from fastloader.formats.fld.layout import (
 )
 from fastloader.formats.fld.spill import Spill, SpillFile
 from fastloader.formats.fld.staging import PIECE, Staging
+from fastloader.formats.fld.tree import Node, TreeBuilder
 from fastloader.stores import AtomicFile
-from fastloader.types import Buffer
+from fastloader.types import Buffer, byte_view
 
 _NO_LIMIT = (1 << 63) - 1
+_AT_ONCE = 16 << 20
+"""Bytes of a chunk that are laid out in memory at once; what is larger goes piece by piece."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +112,16 @@ class Column:
 
 @dataclass(slots=True)
 class Chunk:
-    """A run of samples, encoded and ready to be placed."""
+    """A run of samples, encoded and ready to be placed.
+
+    ``nodes`` are those of an archive, each with the number of samples of the chunk that come before it; ``None``: it
+    is no archive.
+    """
 
     count: int
     columns: list[Column]
     keys: list[bytes] | None
+    nodes: Sequence[tuple[int, Node]] | None = None
 
 
 class FldBuilder:
@@ -143,6 +152,7 @@ class FldBuilder:
         self._pages = spills.column()
         self._page_first = [0]  # first samples of the pages begun but not yet in the table
         self._keys = KeyIndexBuilder(spills, first_sample) if keys else None
+        self._tree: TreeBuilder | None = None
         self._compressed = False
         self._dictionaries: dict[int, bytes] = {}
         self._entries: list[Entry] = []
@@ -154,8 +164,22 @@ class FldBuilder:
         """Bytes of data so far, padding included."""
         return self._cursor[0] - DATA_BEGIN
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds nothing yet."""
+        return not self.num_samples and (self._tree is None or not self._tree.count)
+
     def append(self, chunk: Chunk, first: int = 0) -> int:
         """Write the chunk's samples from ``first`` on, as many as the limit allows; returns how many."""
+        if chunk.nodes is not None:
+            self._tree = self._tree or TreeBuilder(self._spills)
+        count = self._append_samples(chunk, first)
+        if self._tree is not None and chunk.nodes:
+            last = first + count
+            self._tree.append([node for at, node in chunk.nodes if first <= at < last or at == last == chunk.count])
+        return count
+
+    def _append_samples(self, chunk: Chunk, first: int) -> int:
         columns = [chunk.columns[i] for i in self._with_payload]
         count = chunk.count - first
         sizes = np.zeros((count, len(columns)), np.uint64)
@@ -205,12 +229,33 @@ class FldBuilder:
         """Lay the payloads out in sample order, checksum them on the way, and hand them on to be written."""
         crcs = np.zeros(offsets.shape, np.uint32)
         length = self._cursor[0] - self._at
-        if length:
+        if length > _AT_ONCE:
+            self._write_pieces(payloads, offsets, crcs)
+        elif length:
             by_sample = zip(*payloads, strict=True)
             parts = payloads[0] if len(payloads) == 1 else [part for sample in by_sample for part in sample]
             kernels.assemble(parts, offsets.reshape(-1), self._at, self._staging.room(length), crcs.reshape(-1))
             self._at += length
         return crcs
+
+    def _write_pieces(
+        self, payloads: list[list[Buffer]], offsets: NDArray[np.uint64], crcs: NDArray[np.uint32]
+    ) -> None:
+        """The same where a payload is large, perhaps a mapped file: memory then holds a piece of it at a time."""
+        end = self._cursor[0]
+        for sample, places in enumerate(offsets.tolist()):
+            for column, (parts, place) in enumerate(zip(payloads, places, strict=True)):
+                view = byte_view(parts[sample])
+                if not len(view):
+                    continue
+                self._staging.room(place - self._at)[:] = 0
+                for begin in range(0, len(view), PIECE):
+                    piece = np.frombuffer(view[begin : begin + PIECE], np.uint8)
+                    self._staging.room(len(piece))[:] = piece
+                    crcs[sample, column] = kernels.crc32c(piece, int(crcs[sample, column]))
+                self._at = place + len(view)
+        self._staging.room(end - self._at)[:] = 0
+        self._at = end
 
     def _note_pages(self, starts: NDArray[np.uint64]) -> None:
         """Extend the allocation table: a page's first sample is the first whose record begins on it or later."""
@@ -245,6 +290,11 @@ class FldBuilder:
             self._write_table(Kind.KEY_OFFSETS, NO_FIELD, 8, self._keys.offsets())
             self._write_table(Kind.KEY_BYTES, NO_FIELD, 1, self._keys.key_bytes())
             self._write_table(Kind.KEY_SLOTS, NO_FIELD, 8, self._keys.slots())
+        if self._tree is not None and self._keys is not None:
+            self._write_table(Kind.KEY_ORDER, NO_FIELD, 8, self._keys.order())
+            nodes, names = self._tree.tables()
+            self._write_table(Kind.NODES, NO_FIELD, NODE.size, nodes)
+            self._write_table(Kind.NODE_BYTES, NO_FIELD, 1, names)
         descriptors = self._write_descriptors()
         metadata = self._align()
         rows = b"".join(entry.pack() for entry in self._entries)

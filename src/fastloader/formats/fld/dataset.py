@@ -17,7 +17,7 @@ from fastloader.fields import Field, field_class
 from fastloader.formats.fld.builder import FieldSpec
 from fastloader.formats.fld.file import FldFile
 from fastloader.formats.fld.layout import Descriptor
-from fastloader.formats.fld.manifest import Manifest, Shard, is_sharded, shard_name
+from fastloader.formats.fld.manifest import Manifest, Removed, Shard, is_sharded, shard_name
 from fastloader.stores import ObjectPath
 
 MAX_OPEN = 32_768
@@ -30,16 +30,29 @@ OPENED_AT_ONCE = 32
 
 def load_shards(path: Path | ObjectPath) -> tuple[Shard, ...]:
     """The shards of a folder's current snapshot; paths are relative to it."""
-    shards = Manifest.load(path).shards
-    if not shards:
+    return load_manifest(path).shards
+
+
+def load_manifest(path: Path | ObjectPath) -> Manifest:
+    """A folder's current snapshot; it has shards."""
+    manifest = Manifest.load(path)
+    if not manifest.shards:
         raise FormatError("names no shards", path=path, hint="write at least one")
-    return shards
+    return manifest
 
 
 class Dataset:
-    """The files of one snapshot and their common schema. Holds no lock and no thread, so forking is harmless."""
+    """The files of one snapshot and their common schema. Holds no lock and no thread, so forking is harmless.
 
-    def __init__(self, path: Path | ObjectPath, shards: tuple[Shard, ...] | None = None) -> None:
+    ``removed`` are rows that are no longer part of an archive, although the files have them.
+    """
+
+    def __init__(
+        self,
+        path: Path | ObjectPath,
+        shards: tuple[Shard, ...] | None = None,
+        removed: tuple[Removed, ...] = (),
+    ) -> None:
         # Shards are opened later, perhaps in another working directory.
         self.path = path if isinstance(path, ObjectPath) else path.absolute()
         self._files: dict[int, FldFile] = {}
@@ -47,17 +60,19 @@ class Dataset:
         self._schema_of: FldFile | None = None
         self._names: list[str] | None = None
         if shards is None and (path.is_dir() if isinstance(path, Path) else is_sharded(path)):
-            shards = load_shards(path)
+            manifest = load_manifest(path)
+            shards, removed = manifest.shards, manifest.removed
         elif shards is None:
             # A single file is its own only shard, and stays open: it may be replaced while we read it.
             file = self._files[0] = FldFile(path)
             shards = (Shard("", file.num_samples, file.size, file.identity),)
         self.shards = shards
+        self.removed = removed
         counts = np.fromiter((shard.num_samples for shard in self.shards), np.int64, len(self.shards))
         self.starts: NDArray[np.int64] = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Dataset, (self.path, self.shards)
+        return Dataset, (self.path, self.shards, self.removed)
 
     @property
     def is_remote(self) -> bool:
@@ -193,6 +208,11 @@ class Dataset:
     def has_keys(self) -> bool:
         """Whether samples have keys."""
         return self._first.has_keys
+
+    @property
+    def is_archive(self) -> bool:
+        """Whether samples are the files of an archive."""
+        return self._first.is_archive
 
     @property
     def page_size(self) -> int:

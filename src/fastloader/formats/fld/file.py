@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from fastloader.formats.fld.layout import (
     MAX_PAGE_SIZE,
     MIN_PAGE_SIZE,
     NO_FIELD,
+    NODE,
     PAGE,
     PREFIX,
     VERSION,
@@ -38,6 +40,9 @@ from fastloader.stores import MappedFile, ObjectPath, RemoteFile
 
 WHOLE = 1 << 20
 """Tables of objects up to this size are fetched whole: the next rows that are asked for are then there already."""
+
+TABLES_LEAST, TABLES_ROW = 16 << 10, 32
+"""Bytes of an object's tables: what there is in any case, and for each sample by field."""
 
 FAR_TABLE = 64 << 20
 """Bytes of a table from which on a block is read when it is first needed: samples in random order hardly share a page
@@ -54,7 +59,7 @@ class FldFile:
 
     def __init__(self, path: Path | ObjectPath) -> None:
         self.path = path
-        self.remote = RemoteFile(path) if isinstance(path, ObjectPath) else None
+        self.remote = RemoteFile(path, _tables_bytes) if isinstance(path, ObjectPath) else None
         try:
             self._opened = self.remote or MappedFile(path)  # type: ignore[arg-type]
         except FileNotFoundError as error:
@@ -205,6 +210,14 @@ class FldFile:
         expected[Kind.PAGES, NO_FIELD] = (PAGE.itemsize, pages.size // PAGE.itemsize)
         if self.has_keys:
             expected[Kind.KEY_OFFSETS, NO_FIELD] = (8, samples + 1)
+        order = self.directory.get((Kind.KEY_ORDER, NO_FIELD))
+        if order is not None:  # samples that are in the order of their keys need no rows
+            expected[Kind.KEY_ORDER, NO_FIELD] = (8, samples if order.size else 0)
+        if self.is_archive:
+            nodes = self.directory[Kind.NODES, NO_FIELD]
+            expected[Kind.NODES, NO_FIELD] = (NODE.size, nodes.size // NODE.size)
+            if order is None or not self.has_keys or (Kind.NODE_BYTES, NO_FIELD) not in self.directory:
+                raise self.broken("is an archive without a table of its paths")
         for (kind, field), (row_size, rows) in expected.items():
             entry = self.directory.get((kind, field))
             if entry is None or entry.row_size != row_size or entry.size != row_size * rows:
@@ -289,6 +302,11 @@ class FldFile:
         """Whether samples have keys."""
         return (Kind.KEY_OFFSETS, NO_FIELD) in self.directory
 
+    @property
+    def is_archive(self) -> bool:
+        """Whether samples are the files of an archive."""
+        return (Kind.NODES, NO_FIELD) in self.directory
+
     def keys(self) -> kernels.Keys | None:
         """The key index, or ``None`` where samples have no keys."""
         if self._keys is None and self.has_keys:
@@ -301,23 +319,54 @@ class FldFile:
     def find(self, key: bytes) -> int | None:
         """The row of the sample with this key."""
         try:
+            if self.remote is not None and self.has_keys and self.directory[Kind.KEY_SLOTS, NO_FIELD].size > WHOLE:
+                return self._find_far(key)
             keys = self.keys()
             return None if keys is None else keys.find(key)
         except kernels.Failure as failure:
             raise explain(failure, self.path, what="the key index: ") from failure
 
-    def _alone(self, row: int) -> NDArray[np.int64] | None:
+    def _find_far(self, key: bytes) -> int | None:
+        """The same in an object, of whose tables only the blocks that are needed are fetched."""
+        homes = int.from_bytes(self._far(Kind.KEY_SLOTS, 0, 1), "little")
+        slots = self.directory[Kind.KEY_SLOTS, NO_FIELD].size // 8 - 1
+        if homes > slots:
+            raise self.broken("has a key index that claims more slots than it has")
+        digest = kernels.xxh64(key)
+        for slot in range((digest * homes) >> 64, slots):
+            content = int.from_bytes(self._far(Kind.KEY_SLOTS, slot + 1, 1), "little")
+            if content == 0:
+                return None
+            if content >> 48 != digest & 0xFFFF:
+                continue
+            sample = (content & (1 << 48) - 1) - 1
+            if sample >= self.num_samples:
+                raise self.broken("has a key index that points past the last sample")
+            begin, end = np.frombuffer(self._far(Kind.KEY_OFFSETS, sample, 2), "<u8").tolist()
+            if end - begin == len(key) and (not key or self._far(Kind.KEY_BYTES, begin, len(key)) == key):
+                return sample
+        return None
+
+    def _far(self, kind: Kind, first: int, count: int) -> bytes:
+        """Rows of a table of which only their blocks are fetched."""
+        entry = self.directory[kind, NO_FIELD]
+        self._bound(entry.offset + first * entry.row_size, count * entry.row_size, f"the {kind.name.lower()} table")
+        table = self.table(kind, NO_FIELD, np.arange(first, first + count))
+        assert table is not None
+        return table.row(first, count)
+
+    def alone(self, row: int) -> NDArray[np.int64] | None:
         """The row as objects are asked for it; files need no asking."""
         return None if self.remote is None else np.array([row])
 
     def metadata_row(self, field: int, sample: int, dtype: np.dtype[Any]) -> Any:
         """One sample's metadata record."""
-        table = self.table(Kind.METADATA, field, self._alone(sample)) if dtype.itemsize else None
+        table = self.table(Kind.METADATA, field, self.alone(sample)) if dtype.itemsize else None
         return np.zeros(1, dtype)[0] if table is None else np.frombuffer(table.row(sample), dtype)[0]
 
     def is_missing(self, field: int, sample: int) -> bool:
         """Whether the sample has no value for the field."""
-        table = self.table(Kind.VALIDITY, field, self._alone(sample // 8))
+        table = self.table(Kind.VALIDITY, field, self.alone(sample // 8))
         return table is not None and not table.row(sample // 8)[0] >> (sample % 8) & 1
 
     def payload(self, field: int, sample: int) -> memoryview:
@@ -337,6 +386,14 @@ class FldFile:
         return np.frombuffer(table.row(0, table.rows), PAGE)
 
 
+def _tables_bytes(head: bytes) -> int:
+    """About what all tables of an object take together, told from its header before anything is checked."""
+    if len(head) < PREFIX:
+        return 0
+    samples, fields = HEADER.unpack_from(head, len(MAGIC))[3:5]
+    return TABLES_LEAST + int(samples) * TABLES_ROW * (1 + int(fields))
+
+
 def _parts(entry: Entry, rows: NDArray[np.int64] | None) -> list[tuple[int, int]]:
     """The ranges of a table that hold these rows; negative ones stand for nothing."""
     if rows is None or entry.size <= WHOLE:
@@ -353,7 +410,7 @@ def explain(
     """A native failure as the exception users see."""
     kind, message, _, stored, computed = failure.args
     # What is intact and still does not decode was stored so: only decoding finds the others like it.
-    hint = f'run "fastloader verify {"--decode " if kind == "decode" else ""}{path}"'
+    hint = check_hint(path, "--decode " if kind == "decode" else "")
     if isinstance(path, ObjectPath):
         hint = f'get a copy to look at with "fastloader store get {path} ."'
     if kind in ("checksum", "table"):
@@ -363,6 +420,16 @@ def explain(
         )
     error = DecodeError if kind in ("decode", "codec") else FormatError
     return error(what + message, path=path, sample=sample, field=field, hint=hint)
+
+
+_ARCHIVES = re.compile(r"\.(tar|zip|barecat)\b")
+
+
+def check_hint(path: Path | ObjectPath, option: str = "") -> str:
+    """What to do about a damaged file: what checks it, where something does."""
+    if _ARCHIVES.search(path.name):  # of others: the file that is checked may be another one, and nothing decodes it
+        return "the file is damaged; restore it from a copy"
+    return f'run "fastloader verify {option}{path}"'
 
 
 def _not_there(path: object) -> NotFoundError:

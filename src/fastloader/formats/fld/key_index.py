@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ class KeyIndexBuilder:
         self._offsets = spills.column()
         self._hashes = spills.column()
         self._offsets.append(np.zeros(1, "<u8"))
+        self._ascending = True
+        self._last: bytes | None = None
 
     def append(self, keys: Sequence[bytes]) -> None:
         """Add the keys of the next samples."""
@@ -46,6 +49,20 @@ class KeyIndexBuilder:
         self._bytes.append(b"".join(keys))
         self._hashes.append(np.fromiter(map(kernels.xxh64, keys), "<u8", len(keys)))
         self.count += len(keys)
+        if self._ascending and keys:
+            before = keys if self._last is None else [self._last, *keys]
+            self._ascending = all(map(operator.lt, before, before[1:]))
+            self._last = keys[-1]
+
+    def order(self) -> Iterator[bytes]:
+        """The samples in the order of their keys; nothing where they are in that order."""
+        if self._ascending:
+            return
+        offsets = np.frombuffer(self._offsets.read(0, self._offsets.size), "<u8")
+        order = np.empty(self.count, np.uint64)
+        kernels.sort_keys(offsets, self._bytes.read(0, self._bytes.size), order)
+        for first in range(0, self.count, _CHUNK // 8):
+            yield order[first : first + _CHUNK // 8].astype("<u8").tobytes()
 
     def offsets(self) -> Iterator[bytes]:
         """The offsets table."""

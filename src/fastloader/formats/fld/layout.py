@@ -28,6 +28,8 @@ DATA_BEGIN = 128
 """Where writers start the data: close behind the header, so that page 0 is nearly whole and the padding bound holds."""
 
 DEFAULT_PAGE_SIZE = 2 << 20
+REMOTE_PAGE_SIZE = 4 << 20
+"""The same for objects in a store, where a page is a request, and a request costs as much as a few MB."""
 MIN_PAGE_SIZE = 4096
 MAX_PAGE_SIZE = 1 << 31
 
@@ -69,6 +71,9 @@ class Kind(IntEnum):
     KEY_SLOTS = 9
     DICTIONARY = 10
     TOKENS = 11
+    KEY_ORDER = 12
+    NODES = 13
+    NODE_BYTES = 14
 
 
 DIRECTORY_HEAD = struct.Struct("<III4x")
@@ -90,6 +95,10 @@ EXTENT = np.dtype(
 assert EXTENT.itemsize == 32
 
 PAGE = np.dtype([("first_sample", "<u8"), ("num_samples", "<u8")])
+
+NODE = struct.Struct("<QIIqIB3x")
+"""Where the path begins, its bytes, those of the target behind it, time, permissions, kind."""
+assert NODE.size == 32
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,8 @@ from fastloader.stores import ObjectPath, RefusedError, write_atomically
 
 MANIFEST = "manifest.json"
 FORMAT = "fastloader manifest"
+_OWN = re.compile(r"(data-[0-9a-f]{8}/)?shard-([0-9a-f]{8}-)?\d{5,}\.fld")
+"""Names of shards in a store; a conversion puts them in a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +31,40 @@ class Shard:
     identity: int
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Removed:
+    """Rows of a shard that are no longer part of an archive: of samples, or of nodes where ``is_node``."""
+
+    shard: int
+    is_node: bool
+    first: int
+    count: int
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The shards of a dataset at one moment; ``snapshot`` counts its changes."""
+    """The shards of a dataset at one moment; ``snapshot`` counts its changes.
+
+    ``removed`` are the entries taken out of an archive: in ascending order, none twice.
+    """
 
     shards: tuple[Shard, ...]
     snapshot: int = 1
+    removed: tuple[Removed, ...] = ()
 
     @property
     def num_samples(self) -> int:
         """Samples in all shards."""
         return sum(shard.num_samples for shard in self.shards)
 
-    def with_shards(self, shards: Sequence[Shard]) -> Manifest:
-        """The next snapshot: these shards behind the ones there are."""
-        return replace(self, shards=self.shards + tuple(shards), snapshot=self.snapshot + 1)
+    def with_shards(self, shards: Sequence[Shard], removed: Sequence[Removed] = ()) -> Manifest:
+        """The next snapshot: these shards behind the ones there are, and these rows removed besides."""
+        together = tuple(sorted((*self.removed, *removed)))
+        return replace(self, shards=self.shards + tuple(shards), snapshot=self.snapshot + 1, removed=together)
+
+    def own_shards(self) -> list[str]:
+        """The paths of those that a writer made for this very folder: what replaces the dataset may remove them."""
+        return [shard.path for shard in self.shards if _OWN.fullmatch(shard.path)]
 
     def to_bytes(self) -> bytes:
         """The file's content."""
@@ -53,6 +75,8 @@ class Manifest:
             "num_samples": self.num_samples,
             "shards": [[s.path, s.num_samples, s.size, s.identity] for s in self.shards],
         }
+        if self.removed:
+            content["removed"] = [[r.shard, int(r.is_node), r.first, r.count] for r in self.removed]
         content["crc32c"] = crc32c(_canonical(content))
         return json.dumps(content, indent=None, separators=(", ", ": ")).encode() + b"\n"
 
@@ -92,7 +116,7 @@ class Manifest:
                     "damaged", stored=int(stored), computed=computed, path=path, hint="restore it from a copy"
                 )
             shards = tuple(Shard(_path(p), *map(_count, (n, size, id_))) for p, n, size, id_ in content["shards"])
-            manifest = cls(shards, _count(content["snapshot"]))
+            manifest = cls(shards, _count(content["snapshot"]), _removed(content.get("removed", []), shards))
             if _count(manifest.num_samples) != content["num_samples"]:
                 raise ValueError("its shards do not have as many samples as it says")
             return manifest
@@ -100,6 +124,21 @@ class Manifest:
             raise
         except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError) as error:
             raise FormatError(f"is damaged ({error})", path=path, hint="restore it from a copy") from error
+
+
+def _removed(rows: Any, shards: Sequence[Shard]) -> tuple[Removed, ...]:
+    """Ranges of rows: within their shards, ascending, apart from each other. How many nodes there are is not known."""
+    found = []
+    end = (-1, False, 0)
+    for shard, node, first, count in rows:
+        removed = Removed(_count(shard), bool(_count(node)), _count(first), _count(count))
+        past = removed.first + removed.count
+        known = removed.shard < len(shards) and (removed.is_node or past <= shards[removed.shard].num_samples)
+        if not known or not removed.count or node > 1 or (removed.shard, removed.is_node, removed.first) < end:
+            raise ValueError("what it says is removed is not in order, or not there")
+        found.append(removed)
+        end = (removed.shard, removed.is_node, past)
+    return tuple(found)
 
 
 def _canonical(content: dict[str, Any]) -> bytes:

@@ -9,13 +9,14 @@ there before, and a writer that fails takes its shards away again.
 from __future__ import annotations
 
 import contextlib
-import re
+import posixpath
 import secrets
 import shutil
 import tempfile
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from fastloader.errors import FormatError, NotFoundError, StoreError
@@ -28,8 +29,6 @@ from fastloader.stores import ChangedError, ObjectPath
 PIECE = 8 << 20
 WAITING = 1
 """Finished shards that wait while another is sent; making more of them would only fill the disk."""
-
-_OWN = re.compile(r"shard-([0-9a-f]{8}-)?\d{5,}\.fld")
 
 
 class ObjectTarget:
@@ -107,7 +106,7 @@ class BucketTarget:
     ) -> None:  # fmt: skip
         self._where = where
         self._manifest = where / MANIFEST
-        self._version, self._before = _current(self._manifest)
+        self._version, self._before = published_manifest(self._manifest)
         self._existing = existing
         if existing is not None and (self._before is None or self._before.shards != existing.shards):
             raise StoreError("is no folder of shards, so none can be added", path=where, hint="write it anew")
@@ -137,36 +136,67 @@ class BucketTarget:
         fresh = self._shards.finish()
         self._shards.settle()
         before = self._before
-        if self._existing is not None and before is not None:
-            manifest = before.with_shards(fresh)
-        else:
-            manifest = Manifest(tuple(fresh), 1 if before is None else before.snapshot + 1)
+        shards = (*before.shards, *fresh) if self._existing is not None and before is not None else tuple(fresh)
+        self._published = True  # or so it may be, from here on: who is interrupted can't tell, and must remove nothing
         try:
-            self._manifest.store.put(
-                self._manifest.key, manifest.to_bytes(), if_absent=self._version is None, if_match=self._version
-            )
-        except ChangedError as error:
-            raise StoreError(
-                "was changed by another writer in the meantime; nothing was published", path=self._where,
-                hint="write again",
-            ) from error  # fmt: skip
-        self._published = True
+            put_manifest(self._where, shards, self._version, before)
+        except StoreError:
+            self._published = self._names(shards)
+            raise
         if before is not None and self._existing is None:
-            self._remove([shard.path for shard in before.shards if _OWN.fullmatch(shard.path)])
+            remove_objects(self._where, before.own_shards())
         self.discard()
+
+    def _names(self, shards: tuple[Shard, ...]) -> bool:
+        """Whether the manifest there names these; where that can't be told, it may."""
+        try:
+            _, found = published_manifest(self._manifest)
+        except StoreError:
+            return True
+        return found is not None and found.shards == shards
 
     def discard(self) -> None:
         """Leave nothing behind that was not published."""
         self._shards.discard()
         self._shards.close()
         if not self._published:
-            self._remove([shard.path for shard in self._shards.done])
+            remove_objects(self._where, [shard.path for shard in self._shards.done])
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _remove(self, names: Sequence[str]) -> None:
-        for name in names:
-            with contextlib.suppress(StoreError):  # what can't be removed is in nobody's way
-                self._where.store.delete((self._where / name).key)
+
+def put_manifest(where: ObjectPath, shards: tuple[Shard, ...], version: str | None, before: Manifest | None) -> None:
+    """Make these shards the dataset, if the manifest there is still the one that was found."""
+    manifest = Manifest(shards, 1 if before is None else before.snapshot + 1)
+    try:
+        where.store.put((where / MANIFEST).key, manifest.to_bytes(), if_absent=version is None, if_match=version)
+    except ChangedError as error:
+        raise StoreError(
+            "was changed by another writer in the meantime; nothing was published", path=where, hint="write again"
+        ) from error
+
+
+def concatenate_objects(where: ObjectPath, datasets: Sequence[Dataset]) -> None:
+    """A manifest in a store that names the shards of other datasets there."""
+    version, before = published_manifest(where / MANIFEST)
+    shards = []
+    for dataset in datasets:
+        for shard in dataset.shards:
+            place = dataset.path / shard.path
+            assert isinstance(place, ObjectPath)
+            if f"{place.key}/".startswith(f"{where.key}/"):
+                raise StoreError(
+                    f"would be replaced, and its own {place.name} with it", path=where, hint="choose another name"
+                )
+            shards.append(replace(shard, path=posixpath.relpath(place.key, where.key)))
+    put_manifest(where, tuple(shards), version, before)
+    remove_objects(where, [] if before is None else before.own_shards())
+
+
+def remove_objects(where: ObjectPath, names: Sequence[str]) -> None:
+    """Remove objects of a folder that nothing names any more."""
+    for name in names:
+        with contextlib.suppress(StoreError):  # what can't be removed is in nobody's way
+            where.store.delete((where / name).key)
 
 
 def send(path: Path, to: ObjectPath) -> None:
@@ -182,7 +212,7 @@ def send(path: Path, to: ObjectPath) -> None:
         raise
 
 
-def _current(manifest: ObjectPath) -> tuple[str | None, Manifest | None]:
+def published_manifest(manifest: ObjectPath) -> tuple[str | None, Manifest | None]:
     """The manifest that is there, and its version."""
     try:
         version = manifest.store.stat(manifest.key).version

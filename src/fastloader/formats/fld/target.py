@@ -15,7 +15,7 @@ from fastloader.errors import FormatError, StoreError
 from fastloader.formats.fld.builder import Chunk, FieldSpec, FldBuilder
 from fastloader.formats.fld.dataset import Dataset
 from fastloader.formats.fld.key_index import SharedHashes, given_twice
-from fastloader.formats.fld.manifest import MANIFEST, Manifest, Shard, is_sharded, shard_name
+from fastloader.formats.fld.manifest import MANIFEST, Manifest, Removed, Shard, is_sharded, shard_name
 from fastloader.stores import Directory, exchange
 from fastloader.stores.local import explain, locked, sync_directory
 
@@ -85,8 +85,8 @@ class Shards:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no sample yet."""
-        return not self.done and not self._builder.num_samples
+        """Whether there is nothing yet."""
+        return not self.done and self._builder.is_empty
 
     def _begin(self) -> FldBuilder:
         return self._make(self.folder / self.name(self._number), first_sample=self._samples)
@@ -131,7 +131,7 @@ class Shards:
 
     def finish(self) -> list[Shard]:
         """End the last shard; all of them."""
-        if self._builder.num_samples or not self.done:
+        if not self._builder.is_empty or not self.done:
             self._end()
         else:
             self._builder.discard()
@@ -180,7 +180,12 @@ class FolderTarget:
 
 
 class AppendTarget:
-    """More shards behind those of an existing dataset. A single file becomes the first shard of a folder."""
+    """More shards behind those of an existing dataset. A single file becomes the first shard of a folder.
+
+    ``removed`` are rows of the shards there that are taken out of an archive in the same step.
+    """
+
+    removed: Sequence[Removed] = ()
 
     def __init__(
         self, existing: Dataset, specs: Sequence[FieldSpec], page_size: int, *, keys: bool, shard_size: int | None
@@ -212,11 +217,12 @@ class AppendTarget:
 
     def finish(self) -> None:
         """Move the new shards in and swap the manifest. Where nothing was added, nothing changes."""
-        if self._shards.is_empty:
+        if self._shards.is_empty and not self.removed:
             self.discard()
             return
         with self._told():
-            fresh = self._shards.finish()
+            fresh = self._shards.finish() if not self._shards.is_empty else []
+            self._shards.discard()
             if self._sharded:
                 self._add_to_folder(fresh)
             else:
@@ -238,7 +244,7 @@ class AppendTarget:
                     with _explained(target, "the shard could not be moved into the folder; nothing was added"):
                         os.rename(self._aside.aside / shard.path, target)
                     moved.append(target)
-                manifest.with_shards(fresh).save(folder)
+                manifest.with_shards(fresh, self.removed).save(folder)
             except BaseException:
                 named = {shard.path for shard in Manifest.load(folder).shards}  # an interrupt may come after the swap
                 for target in moved:
@@ -259,7 +265,7 @@ class AppendTarget:
                 Dataset(aside, (first,)).file(0)
             except FormatError as error:
                 raise self._changed() from error
-            Manifest((first, *fresh)).save(aside)
+            Manifest((first, *fresh), removed=tuple(self.removed)).save(aside)
             exchange(aside, path)
             with _explained(path.parent):
                 sync_directory(path.parent)
@@ -279,8 +285,10 @@ class AppendTarget:
 def concatenate_shards(path: Path, datasets: Sequence[Dataset]) -> None:
     """A folder whose manifest names the shards of other datasets."""
     here = path.resolve()
-    shards = []
+    shards: list[Shard] = []
+    removed: list[Removed] = []
     for dataset in datasets:
+        removed += [replace(one, shard=one.shard + len(shards)) for one in dataset.removed]
         for shard in dataset.shards:
             place = (dataset.local / shard.path).resolve()
             if place.is_relative_to(here):
@@ -292,7 +300,7 @@ def concatenate_shards(path: Path, datasets: Sequence[Dataset]) -> None:
         refuse_foreign(path)
     folder = Directory(path)
     try:
-        Manifest(tuple(shards)).save(folder.aside)
+        Manifest(tuple(shards), removed=tuple(removed)).save(folder.aside)
         folder.publish()
     finally:
         folder.discard()

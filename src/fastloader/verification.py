@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.errors import FastLoaderError, UnknownTypeError
+from fastloader.errors import FastLoaderError, FormatError, NotFoundError, StoreError, UnknownTypeError
 from fastloader.fields import check_value
+from fastloader.formats.entries import is_plain
 from fastloader.formats.fld import Dataset, FldFile
 from fastloader.formats.fld.layout import EXTENT, NO_FIELD, PAGE, Kind
+from fastloader.formats.fld.nodes import nodes_of
 from fastloader.progress import progress
-from fastloader.types import FIRST_USER_TYPE
+from fastloader.stores import locate
+from fastloader.types import FIRST_USER_TYPE, key_text
 
 ROWS = 4096
 PAGED_ROWS = 16 * ROWS
 PAYLOAD_BYTES = 32 << 20
 BLOCKS = 256
+PATHS = 16 * ROWS
 DECODED_ROWS = 64
 
 
@@ -84,6 +89,7 @@ _Job = Callable[[], list[Problem]]
 
 def verify(
     path: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None = None,
     *,
     decode: bool = False,
     num_workers: int | None = None,
@@ -93,11 +99,13 @@ def verify(
 
     ``decode=True`` also decodes every sample, which finds images that were broken when they were stored.
     ``num_workers`` is the number of threads besides the caller's: ``None`` is one a core, 0 works in the caller's own.
+    Of a dataset in a store every byte is fetched; ``storage_options`` are for its client. What the store does not give
+    is no damage, and raised.
     """
     workers = (os.cpu_count() or 1) if num_workers is None else operator.index(num_workers)
     if workers < 0:
         raise ValueError(f"num_workers={workers}: 0 works in the calling thread, None uses one thread a core")
-    dataset = Dataset(Path(path))
+    dataset = Dataset(locate(path, storage_options))
     report = Report(dataset.num_samples, len(dataset.shards))
     if decode:
         report.not_decoded = _not_decoded(dataset)
@@ -152,6 +160,8 @@ def _jobs(dataset: Dataset, report: Report, decode: bool) -> Iterator[_Job]:
         try:
             file = dataset.file(number)
         except (FastLoaderError, OSError) as error:
+            if dataset.is_remote and isinstance(error, StoreError) and not isinstance(error, NotFoundError):
+                raise
             lost = Problem(
                 str(dataset.path / shard.path),
                 f"samples {start} to {start + shard.num_samples - 1} are lost: {error}",
@@ -176,6 +186,10 @@ def _jobs(dataset: Dataset, report: Report, decode: bool) -> Iterator[_Job]:
         if file.has_keys:
             for begin in _begins(file, ROWS):
                 yield partial(_check_keys, file, begin, start)
+        if file.is_archive:
+            for begin in _begins(file, PATHS):
+                yield partial(_check_paths, file, begin, start)
+            yield partial(_check_nodes, file)
         if decode:
             for begin in _begins(file, DECODED_ROWS):
                 yield partial(_check_decoding, dataset, file, begin, start)
@@ -211,6 +225,8 @@ def _table_jobs(file: FldFile, kind: Kind, index: int) -> Iterator[_Job]:
 def _check_blocks(file: FldFile, kind: Kind, index: int, begin: int) -> list[Problem]:
     try:
         table = file.table(kind, index)
+    except StoreError:
+        raise
     except (FastLoaderError, kernels.Failure) as error:
         return [Problem(str(file.path), str(error), field=_name(file, index))]
     assert table is not None
@@ -227,7 +243,9 @@ def _check_blocks(file: FldFile, kind: Kind, index: int, begin: int) -> list[Pro
 def _check_payloads(file: FldFile, index: int, begin: int, end: int, start: int) -> list[Problem]:
     name = _name(file, index)
     try:
-        payloads = file.payloads(index)
+        payloads = file.payloads_of(index, np.arange(begin, min(end, file.num_samples)))
+    except StoreError:
+        raise
     except (FastLoaderError, kernels.Failure) as error:
         return [Problem(str(file.path), str(error), field=name)] if begin == 0 else []
     assert payloads is not None
@@ -247,6 +265,8 @@ def _check_keys(file: FldFile, begin: int, start: int) -> list[Problem]:
         keys = file.keys()
         if keys is not None and begin == 0:
             keys.find(b"")  # whether the index can be searched at all, even when it is empty
+    except StoreError:
+        raise
     except (FastLoaderError, kernels.Failure) as error:
         return [Problem(str(file.path), str(error))] if begin == 0 else []
     assert keys is not None
@@ -257,10 +277,59 @@ def _check_keys(file: FldFile, begin: int, start: int) -> list[Problem]:
     ]
 
 
+def _check_paths(file: FldFile, begin: int, start: int) -> list[Problem]:
+    """Paths of an archive ascend, as the table of their order says, and lead nowhere else."""
+    try:
+        keys, table = file.keys(), file.table(Kind.KEY_ORDER)
+        assert keys is not None
+        assert table is not None
+        end = min(begin + PATHS, file.num_samples)
+        first = max(begin - 1, 0)
+        ordered = np.frombuffer(table.row(first, end - first), "<u8") if table.rows else np.arange(first, end)
+        rows: list[int] = ordered.tolist()
+        if rows and max(rows) >= file.num_samples:
+            return [Problem(str(file.path), "the order of its paths names a file that is not there")]
+        paths = [keys.key(row) for row in rows]
+    except (FastLoaderError, kernels.Failure):
+        return []  # reported by the tables' own jobs
+    problems = [
+        Problem(str(file.path), f"the path {key_text(path)!r} is not in its order", start + row)
+        for before, path, row in zip(paths, paths[1:], rows[1:], strict=False)
+        if path <= before
+    ]
+    return problems + [
+        Problem(str(file.path), f"the path {key_text(path)!r} is not one that can be extracted", start + row)
+        for path, row in zip(paths[begin - first :], rows[begin - first :], strict=True)
+        if not is_plain(path)
+    ]
+
+
+def _check_nodes(file: FldFile) -> list[Problem]:
+    """Folders and links of an archive ascend, and are what they can be."""
+    last = b""
+    problems = []
+    try:
+        for node in nodes_of(file):
+            why = None
+            if node.path <= last:
+                why = "is not in its order"
+            elif not node.is_sound or not is_plain(node.path.removesuffix(b"/")):
+                why = "is not one that can be extracted"
+            if why is not None:
+                problems.append(Problem(str(file.path), f"the path {key_text(node.path)!r} {why}"))
+            last = node.path
+    except (FastLoaderError, kernels.Failure) as error:
+        said = error.args[1] if isinstance(error, kernels.Failure) else str(error)
+        problems.append(Problem(str(file.path), f"a folder or link: {said}"))
+    return problems
+
+
 def _check_pages(file: FldFile) -> list[Problem]:
     """The allocation table names each sample once."""
     try:
         pages = file.pages()
+    except StoreError:
+        raise
     except (FastLoaderError, kernels.Failure):
         return []  # reported by the table's own job
     firsts = np.append(pages["first_sample"], np.uint64(file.num_samples)).astype(np.int64)
@@ -279,6 +348,8 @@ def _check_places(file: FldFile, begin: int, start: int) -> list[Problem]:
         before = 1 if begin else 0
         firsts, ends = _spans(file, begin - before, count + before)
         told = _told_pages(file, begin - before, count + before)
+    except StoreError:
+        raise
     except (FastLoaderError, kernels.Failure):
         return []  # reported by the tables' own jobs
     if told is None:
@@ -355,17 +426,36 @@ def _check_decoding(dataset: Dataset, file: FldFile, begin: int, start: int) -> 
             if begin == 0:
                 problems.append(Problem(str(file.path), error.message, field=descriptor.name))
             continue
-        for row in range(begin, min(begin + DECODED_ROWS, file.num_samples)):
+        rows = range(begin, min(begin + DECODED_ROWS, file.num_samples))
+        fetched = _fetched(file, index, rows)
+        for row in rows:
             try:
                 if not file.is_missing(index, row):
                     metadata = file.metadata_row(index, row, column.metadata_type)
-                    read = partial(file.payload, index, row)
+                    read = partial(file.payload, index, row) if fetched is None else partial(_payload, fetched, row)
                     check_value(decoder(metadata, read))
                     if (fault := column.fault_of(read)) is not None:
                         problems.append(Problem(str(file.path), fault, start + row, descriptor.name))
             except kernels.Failure as failure:
                 if failure.args[0] in ("decode", "size", "format"):  # others are found by the checks above
                     problems.append(Problem(str(file.path), failure.args[1], start + row, descriptor.name))
+            except StoreError:
+                raise
             except Exception as error:
                 problems.append(Problem(str(file.path), f"does not decode: {error}", start + row, descriptor.name))
     return problems
+
+
+def _fetched(file: FldFile, index: int, rows: range) -> kernels.Payloads | None:
+    """Of an object in a store, the payloads of these rows, which come together; ``None`` for a file, or where the
+    tables are damaged, which their own jobs tell.
+    """
+    if file.remote is None or not rows:
+        return None
+    with contextlib.suppress(FormatError, kernels.Failure):
+        return file.payloads_of(index, np.arange(rows.start, rows.stop))
+    return None
+
+
+def _payload(payloads: kernels.Payloads, row: int) -> memoryview:
+    return payloads.read(row).data

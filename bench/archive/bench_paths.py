@@ -1,0 +1,123 @@
+"""Files by path at random, and folders made archives, against plain files, zipfile, tar, LMDB and Barecat."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+from common import Result
+from peers import Peers
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "peers"))
+
+import task  # noqa: E402
+
+FOLDERS, FILES = 100, 1000
+SIZES = (1_000, 15_000)
+ROUNDS = 5
+
+PEERS = Peers(HERE)
+Told = dict[str, float]
+
+
+def fill(folder: Path) -> int:
+    """100,000 files of 8 KB on average, in 100 folders; the bytes of all."""
+    rng = np.random.default_rng(1)
+    total = 0
+    for number in range(FOLDERS):
+        inner = folder / f"{number:03d}"
+        inner.mkdir(parents=True)
+        for name, size in enumerate(rng.integers(*SIZES, FILES).tolist()):
+            (inner / f"{name:05d}.bin").write_bytes(rng.bytes(size))
+            total += size
+    return total
+
+
+def ask(peer: str, mode: str, folder: Path, place: Path, *more: str) -> Told:
+    """One measurement, in a process of its own."""
+    command = [PEERS.python(peer), str(HERE / "peers" / f"{peer}.py"), mode, str(folder), str(place), *more]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=900)
+    found: Told = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> list[Result]:
+    """Interleaved rounds; what was read must be the same bytes for all."""
+    peers = ["plain", "zipped", *PEERS.wanted()]
+    for peer in peers:
+        PEERS.make(peer)
+    made: dict[tuple[str, str], list[Told]] = defaultdict(list)
+    with tempfile.TemporaryDirectory(dir=os.environ.get("FASTLOADER_BENCH_DATA")) as top:
+        folder = Path(top) / "files"
+        fill(folder)
+        (Path(top) / "paths.json").write_text(json.dumps(task.paths_of(folder)))
+        places = {peer: Path(top) / f"archive.{peer}" for peer in ("fastloader", *peers)}
+        for number in range(ROUNDS + 1):
+            for peer, place in places.items():
+                _clear(place)
+                found = ask(peer, task.CREATE, folder, place)
+                if number:
+                    made[peer, task.CREATE].append(found)
+        places["plain"].unlink()  # its files are read, not the tar
+        for number in range(ROUNDS + 1):
+            for mode in (task.HOT, task.COLD, task.THREADS):
+                _round(mode, made if number else defaultdict(list), folder, places, str(Path(top) / "paths.json"))
+    return compare(made, peers)
+
+
+def _round(
+    mode: str, made: dict[tuple[str, str], list[Told]], folder: Path, places: dict[str, Path], paths: str
+) -> None:
+    sizes = set()
+    for peer, place in places.items():
+        found = ask(peer, mode, folder, place, paths)
+        made[peer, mode].append(found)
+        sizes.add(found["bytes"])
+    if mode != task.THREADS:
+        found = ask("fastloader", mode, folder, places["fastloader"], paths, "many")
+        made["fastloader", f"{mode} many"].append(found)
+        sizes.add(found["bytes"])
+    if len(sizes) != 1:
+        raise RuntimeError(f"the contestants read different bytes: {sizes}")
+
+
+def _clear(place: Path) -> None:
+    for left in place.parent.glob(place.name + "*"):
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+
+def compare(made: dict[tuple[str, str], list[Told]], peers: list[str]) -> list[Result]:
+    """Times of ours in those of others, by the medians of rounds."""
+
+    def row(what: str, ours: str, peer: str, theirs: str, count: int, goal: str) -> Result:
+        mine, other = made["fastloader", ours], made[peer, theirs]
+        seconds = [statistics.median(one["seconds"] for one in told) for told in (mine, other)]
+        cpu = [statistics.median(one["cpu"] for one in told) for told in (mine, other)]
+        said = (
+            f"{seconds[0] / count * 1e6:.1f} against {seconds[1] / count * 1e6:.1f} us a file; "
+            f"CPU {cpu[0] / count * 1e6:.1f} against {cpu[1] / count * 1e6:.1f}"
+        )
+        return Result(what, peer, seconds[0] / seconds[1], goal, said)
+
+    names = {"plain": "tar", "zipped": "zipped"}
+    rows = [
+        row(f"create, {FOLDERS * FILES:,} files", task.CREATE, peer, task.CREATE, FOLDERS * FILES, "<= 1")
+        for peer in peers
+    ]
+    rows = [Result(r.what, names.get(r.against, r.against), r.ratio, r.goal, r.details) for r in rows]
+    for peer in peers:
+        rows.append(row("read by path, in memory", task.HOT, peer, task.HOT, task.READ, "< 0.5"))
+        rows.append(row("read by path, 64 at a time, in memory", "hot many", peer, task.HOT, task.READ, "< 0.5"))
+        rows.append(row("read by path, from disk", task.COLD, peer, task.COLD, task.READ_COLD, "< 0.5"))
+        rows.append(row("read by path, 64 at a time, from disk", "cold many", peer, task.COLD, task.READ_COLD, "< 0.5"))
+        rows.append(row("read by path, 16 threads, from disk", task.THREADS, peer, task.THREADS, task.READ_COLD, ""))
+    return rows

@@ -1,0 +1,95 @@
+"""From any archive to any other: who reads what is there, and who writes what its name promises."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from fastloader.archive.archive import Archive
+from fastloader.archive.encoding import is_archive
+from fastloader.archive.folders import FolderSink, FolderSource
+from fastloader.archive.patterns import Choice
+from fastloader.archive.writer import ArchiveWriter
+from fastloader.errors import FormatError
+from fastloader.formats.barecat import OLD_ENDING
+from fastloader.formats.barecat_entries import BarecatSink, BarecatSource
+from fastloader.formats.entries import Entry, EntrySink, EntrySource
+from fastloader.formats.fld import Dataset
+from fastloader.formats.objects import Places, open_object
+from fastloader.formats.recognise import format_of, promised
+from fastloader.formats.tar_entries import TarSink, TarSource
+from fastloader.formats.zip_entries import ZipSink, ZipSource
+from fastloader.stores import locate
+from fastloader.types import parse_size
+
+SOURCES: dict[str, Callable[[str], EntrySource]] = {
+    "tar": TarSource, "tar.gz": TarSource, "tar.zst": TarSource, "zip": ZipSource, "npz": ZipSource,
+    "barecat": BarecatSource, "fld": Archive,
+}  # fmt: skip
+"""By the format of what is there."""
+ENDINGS = {
+    ".tar": "tar", ".tar.gz": "tar", ".tgz": "tar", ".tar.zst": "tar", ".tzst": "tar", ".zip": "zip",
+    ".barecat": "barecat", ".fld": "fld",
+}  # fmt: skip
+"""What a name that ends so is to become; any other is a folder's."""
+
+
+def kind_of(path: str) -> str | None:
+    """What kind of archive is there: a name of ``SOURCES``, or "folder"; ``None`` where it is none."""
+    if Places().of(path).is_folder(path):
+        if promised(path) == "fld":
+            return "fld" if is_archive(Dataset(locate(path))) else None
+        return "folder"
+    found = format_of(open_object(path))
+    if found == "fld":
+        return found if is_archive(Dataset(locate(path))) else None
+    return found if found in SOURCES else None
+
+
+def named_kind(path: str) -> str:
+    """What a path is to become."""
+    return next((kind for ending, kind in ENDINGS.items() if path.lower().endswith(ending)), "folder")
+
+
+def source_at(path: str) -> EntrySource:
+    """The entries of what is there."""
+    if not os.path.exists(path) and os.path.exists(path + OLD_ENDING):
+        path += OLD_ENDING
+    kind = kind_of(path)
+    if kind is None:
+        raise FormatError(
+            "is no archive", path=path, hint="a tar, a zip, a Barecat archive, a .fld archive or a folder is one"
+        )
+    return FolderSource(path) if kind == "folder" else SOURCES[kind](path)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Some of an archive's entries."""
+
+    source: EntrySource
+    choice: Choice
+
+    def entries(self) -> Iterator[Entry]:
+        """Those that fit."""
+        return (entry for entry in self.source.entries() if entry.path in self.choice)
+
+
+def sink_at(
+    path: str, *, shard_size: int | str | None = None, compression: str | None = None, workers: int | None = None,
+    overwrite: bool = False,
+) -> EntrySink:  # fmt: skip
+    """What writes an archive of this name."""
+    kind = named_kind(path)
+    if compression is not None and kind != "fld":
+        raise ValueError(f"compression is for .fld archives, not for {path}")
+    if shard_size is not None and kind not in ("fld", "barecat"):
+        raise ValueError(f"shard_size is for .fld and Barecat archives, not for {path}")
+    if kind == "fld":
+        return ArchiveWriter(path, shard_size=shard_size, compression=compression, workers=workers)
+    if kind == "barecat":
+        return BarecatSink(path, None if shard_size is None else parse_size(shard_size, "shard_size"))
+    if kind == "folder":
+        return FolderSink(path, overwrite=overwrite)
+    return ZipSink(path) if kind == "zip" else TarSink(path)

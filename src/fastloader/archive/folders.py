@@ -1,0 +1,365 @@
+"""Plain folders as archives: gone through in the order of paths, and written without ever leaving them."""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import mmap
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from fastloader.archive.patterns import ALL, Choice
+from fastloader.errors import StoreError
+from fastloader.formats.entries import Entry, EntryKind, Sink, UnsafePathError, checked_path
+from fastloader.stores.local import explain
+from fastloader.types import Buffer, byte_view, key_text
+
+Warn = Callable[[str], None]
+
+SORTED_AT_ONCE = 500_000
+"""Paths of a list that are sorted in memory; longer lists are sorted in runs on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderSource:
+    """The entries of a folder, in the order of their paths' bytes. Links are kept, never followed.
+
+    ``names``, where given, are paths relative to the folder, and only they are taken, not what lies in them. What is no
+    file, folder or link, and what ``skip`` names by device and inode, is left out; ``warn`` is told.
+    """
+
+    folder: str | os.PathLike[str]
+    choice: Choice = ALL
+    names: Iterable[bytes] | None = None
+    skip: frozenset[tuple[int, int]] = frozenset()
+    warn: Warn = lambda message: None
+
+    @property
+    def root(self) -> bytes:
+        """The folder's path."""
+        return os.fsencode(self.folder)
+
+    def found(self) -> Iterator[bytes | Entry]:
+        """What the folder lists: of files the path, of all else the entry. There may be millions of files."""
+        walk = self._listed(self.names) if self.names is not None else self._walk()
+        return walk if self.choice.is_all else self._chosen(walk)
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries; files with size, mode and time, and their content when asked for it."""
+        links: dict[tuple[int, int], bytes] = {}
+        for one in self.found():
+            yield self._known(one, links) if isinstance(one, bytes) else one
+
+    def _known(self, path: bytes, links: dict[tuple[int, int], bytes]) -> Entry:
+        place = os.path.join(self.root, path)
+        try:
+            status = os.lstat(place)
+        except OSError as error:
+            raise explain(error, Path(os.fsdecode(place))) from error
+        mode, mtime = stat.S_IMODE(status.st_mode), status.st_mtime_ns
+        if status.st_nlink > 1:
+            first = links.setdefault((status.st_dev, status.st_ino), path)
+            if first != path:
+                return Entry(path, EntryKind.HARDLINK, mode, mtime, 0, first)
+        return Entry(path, EntryKind.FILE, mode, mtime, status.st_size, read=partial(map_file, place))
+
+    def _walk(self) -> Iterator[bytes | Entry]:
+        waiting = [self._children(b"")]
+        while waiting:
+            for child in waiting[-1]:
+                yield child
+                if not isinstance(child, bytes) and child.kind is EntryKind.DIRECTORY:
+                    waiting.append(self._children(child.path + b"/"))
+                    break
+            else:
+                waiting.pop()
+
+    def _children(self, prefix: bytes) -> Iterator[bytes | Entry]:
+        """What lies in a folder. A subfolder is sorted as if its name ended with a slash, as paths within it are."""
+        folder = os.path.join(self.root, prefix) if prefix else self.root
+        try:
+            with os.scandir(folder) as listing:
+                found = [_named(one) for one in listing]
+        except OSError as error:
+            raise explain(error, Path(os.fsdecode(folder)), "leave it out with --exclude") from error
+        found.sort()
+        everything = self.choice.is_all and not self.skip
+        for name, is_file in found:
+            if is_file and everything:
+                yield prefix + name
+                continue
+            path = prefix + name.removesuffix(b"/")
+            if self.choice.excludes(path):
+                continue
+            if is_file:
+                if not self.skip or not self._is_skipped(path):
+                    yield path
+                continue
+            entry = self._looked_at(path)
+            if entry is not None:
+                yield entry
+
+    def _is_skipped(self, path: bytes) -> bool:
+        with suppress(OSError):
+            status = os.lstat(os.path.join(self.root, path))
+            return (status.st_dev, status.st_ino) in self.skip
+        return False
+
+    def _looked_at(self, path: bytes) -> bytes | Entry | None:
+        """What the file system says is at a path."""
+        place = os.path.join(self.root, path)
+        try:
+            status = os.lstat(place)
+            if (status.st_dev, status.st_ino) in self.skip:
+                return None
+            mode, mtime = stat.S_IMODE(status.st_mode), status.st_mtime_ns
+            if stat.S_ISREG(status.st_mode):
+                return path
+            if stat.S_ISDIR(status.st_mode):
+                return Entry(path, EntryKind.DIRECTORY, mode, mtime)
+            if stat.S_ISLNK(status.st_mode):
+                return Entry(path, EntryKind.SYMLINK, mode, mtime, 0, os.readlink(place))
+        except OSError as error:
+            raise explain(error, Path(os.fsdecode(place)), "check the list, or leave it out with --exclude") from error
+        self.warn(f"{os.fsdecode(place)}: is neither a file nor a folder nor a link; left out")
+        return None
+
+    def _listed(self, names: Iterable[bytes]) -> Iterator[bytes | Entry]:
+        last = None
+        for path in sorted_paths(self._relative(name) for name in names):
+            path = path.removesuffix(b"/")
+            if path == last or path == b"." or self.choice.excludes(path):
+                continue
+            last = path
+            entry = self._looked_at(path)
+            if entry is not None:
+                yield entry
+
+    def _relative(self, name: bytes) -> bytes:
+        """A name of a list: relative to the folder, or beginning with the folder's own path, as ``find`` gives them."""
+        root = self.root.rstrip(b"/") + b"/"
+        if root != b"./" and name.startswith(root):
+            name = name[len(root) :]
+        if not name.strip(b"/") or name.rstrip(b"/") in (b".", root.rstrip(b"/")):
+            return b"."
+        path = checked_path(name)
+        is_folder = os.path.isdir(os.path.join(self.root, path)) and not os.path.islink(os.path.join(self.root, path))
+        return path + b"/" if is_folder else path
+
+    def _chosen(self, walk: Iterator[bytes | Entry]) -> Iterator[bytes | Entry]:
+        """Those that are included, and the folders that lead to them."""
+        waiting: list[Entry] = []
+        for one in walk:
+            path = one if isinstance(one, bytes) else one.path
+            while waiting and not path.startswith(waiting[-1].path + b"/"):
+                waiting.pop()
+            if self.choice.includes(path):
+                yield from waiting
+                waiting.clear()
+                yield one
+            elif not isinstance(one, bytes) and one.kind is EntryKind.DIRECTORY:
+                waiting.append(one)
+
+
+def _named(found: os.DirEntry[bytes]) -> tuple[bytes, bool]:
+    """The name, with a slash behind that of a folder, and whether it is a file."""
+    if found.is_dir(follow_symlinks=False):
+        return found.name + b"/", False
+    return found.name, found.is_file(follow_symlinks=False)
+
+
+def sorted_paths(paths: Iterable[bytes]) -> Iterator[bytes]:
+    """Paths in ascending order, in bounded memory."""
+    runs: list[Iterator[bytes]] = []
+    held: list[bytes] = []
+    for path in paths:
+        held.append(path)
+        if len(held) >= SORTED_AT_ONCE:
+            runs.append(_run(sorted(held)))
+            held = []
+    held.sort()
+    return heapq.merge(*runs, held) if runs else iter(held)
+
+
+def _run(paths: list[bytes]) -> Iterator[bytes]:
+    """Sorted paths, kept in an unnamed file; they hold no zero byte."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115  # it lives as long as the iterator
+    file.writelines(path + b"\0" for path in paths)
+    file.seek(0)
+
+    def read() -> Iterator[bytes]:
+        rest = b""
+        with file:
+            while block := file.read(1 << 20):
+                *whole, rest = (rest + block).split(b"\0")
+                yield from whole
+
+    return read()
+
+
+def map_file(place: bytes) -> Buffer:
+    """A file's content: mapped where it is large, so that it takes no memory."""
+    try:
+        fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            if os.fstat(fd).st_size >= 1 << 20:
+                return memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
+            with open(fd, "rb", closefd=False) as file:
+                return file.read()
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise explain(error, Path(os.fsdecode(place))) from error
+
+
+class FolderSink(Sink):
+    """Entries put into a folder, which is made if it is not there. Nothing is ever written outside of it.
+
+    Paths that lead out of it are refused, and so is a link that leads out, and an entry below a link: archives come
+    from anywhere. ``overwrite`` replaces files and links that are there; without it they are an error. ``any_links``
+    makes links that lead out, too; nothing is written through them in any case.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, overwrite: bool = False, any_links: bool = False) -> None:
+        self._folder = os.fsencode(folder)
+        self._any_links = any_links
+        self._overwrite = overwrite
+        self._made: dict[bytes, Entry] = {}
+        self._later: list[Entry] = []
+        self._safe: set[bytes] = {b""}
+        try:
+            os.makedirs(self._folder, exist_ok=True)
+            self._fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise explain(error, Path(os.fsdecode(self._folder)), "choose another folder") from error
+
+    def add(self, entry: Entry) -> None:
+        """Write the entry."""
+        path = checked_path(entry.path)
+        if path != entry.path:
+            raise UnsafePathError(f"the path {key_text(entry.path)!r} is not plain", hint="such an entry is refused")
+        try:
+            if entry.kind is EntryKind.DIRECTORY:
+                self._enter(path)
+                self._made[path] = entry
+                return
+            parent, _, _ = path.rpartition(b"/")
+            self._enter(parent)
+            if entry.kind is EntryKind.FILE:
+                self._file(path, entry)
+            elif entry.kind is EntryKind.SYMLINK:
+                self._symlink(path, entry)
+            else:
+                self._hardlink(path, entry)
+        except OSError as error:
+            if isinstance(error, StoreError):
+                raise
+            hint = "--overwrite replaces what is there" if error.errno == errno.EEXIST else None
+            raise explain(error, Path(os.fsdecode(os.path.join(self._folder, path))), hint) from error
+
+    def _enter(self, folder: bytes) -> None:
+        """Have a folder and those above it, none of which is a link."""
+        if folder in self._safe:
+            return
+        parent, _, _ = folder.rpartition(b"/")
+        self._enter(parent)
+        try:
+            os.mkdir(folder, 0o777, dir_fd=self._fd)
+        except FileExistsError:
+            if not stat.S_ISDIR(os.lstat(folder, dir_fd=self._fd).st_mode):
+                raise UnsafePathError(
+                    f"{key_text(folder)!r} is a link or a file where the archive has a folder",
+                    hint="extract to an empty folder",
+                ) from None
+        if len(self._safe) > 100_000:
+            self._safe = {b""}
+        self._safe.add(folder)
+
+    def _room_for(self, path: bytes) -> None:
+        if self._overwrite:
+            with suppress(FileNotFoundError):
+                os.unlink(path, dir_fd=self._fd)
+
+    def _file(self, path: bytes, entry: Entry) -> None:
+        content = entry.read()
+        self._room_for(path)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(path, flags, 0o600, dir_fd=self._fd)
+        try:
+            view = byte_view(content)
+            while len(view):
+                view = view[os.write(fd, view) :]
+            os.fchmod(fd, entry.mode & 0o7777)
+            os.utime(fd, ns=(entry.mtime, entry.mtime))
+        finally:
+            os.close(fd)
+
+    def _symlink(self, path: bytes, entry: Entry) -> None:
+        if not self._any_links and leads_out(path, entry.target):
+            raise UnsafePathError(
+                f"the link {key_text(path)!r} leads out of the folder, to {key_text(entry.target)!r}",
+                hint="leave it out with --exclude, or make it with --any-links",
+            )
+        self._room_for(path)
+        os.symlink(entry.target, path, dir_fd=self._fd)
+        os.utime(path, ns=(entry.mtime, entry.mtime), dir_fd=self._fd, follow_symlinks=False)
+        self._safe = {b""}  # a folder that was one may be a link now
+
+    def _hardlink(self, path: bytes, entry: Entry) -> None:
+        target = checked_path(entry.target)
+        try:
+            self._enter(target.rpartition(b"/")[0])
+            status = os.lstat(target, dir_fd=self._fd)
+        except FileNotFoundError:
+            if entry in self._later:
+                raise
+            self._later.append(entry)  # the file may come yet
+            return
+        if not stat.S_ISREG(status.st_mode):
+            raise UnsafePathError(f"{key_text(path)!r} is a hard link to {key_text(target)!r}, which is no file")
+        self._room_for(path)
+        os.link(target, path, src_dir_fd=self._fd, dst_dir_fd=self._fd, follow_symlinks=False)
+
+    def close(self) -> None:
+        """Make the links to files that came behind them, and give folders their modes and times, which were changed."""
+        try:
+            for entry in self._later:
+                self._hardlink(entry.path, entry)
+            for path, entry in sorted(self._made.items(), reverse=True):
+                fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
+                try:
+                    os.fchmod(fd, entry.mode & 0o7777)
+                    os.utime(fd, ns=(entry.mtime, entry.mtime))
+                finally:
+                    os.close(fd)
+        except OSError as error:
+            raise explain(error, Path(os.fsdecode(self._folder))) from error
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        """Leave what was written so far."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def leads_out(path: bytes, target: bytes) -> bool:
+    """Whether a link at ``path`` may lead out of the folder that holds all.
+
+    Behind a name ``..`` may be anywhere, since the name may be that of another link.
+
+    >>> leads_out(b"a/link", b"../b"), leads_out(b"link", b"../b"), leads_out(b"link", b"a/../b")
+    (False, True, True)
+    """
+    names = [name for name in target.split(b"/") if name not in (b"", b".")]
+    up = 0
+    while up < len(names) and names[up] == b"..":
+        up += 1
+    return target.startswith(b"/") or up > path.count(b"/") or b".." in names[up:]

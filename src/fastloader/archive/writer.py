@@ -1,0 +1,302 @@
+"""Archives written: entries in, in any order; one ``.fld`` file or a folder of shards out."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastloader import kernels
+from fastloader.archive.encoding import Files, encode, is_archive, specs_for, without_rows
+from fastloader.archive.folders import FolderSource, map_file
+from fastloader.archive.tree import Tree
+from fastloader.errors import FormatError, StoreError
+from fastloader.formats.entries import Entry, EntryExistsError, EntryKind, Sink, checked_path
+from fastloader.formats.fld import Chunk, Dataset, Node, Removed
+from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE
+from fastloader.formats.fld.remote_target import BucketTarget, ObjectTarget
+from fastloader.formats.fld.target import AppendTarget, FileTarget, FolderTarget, Target
+from fastloader.stores import ObjectPath, locate
+from fastloader.stores.local import explain
+from fastloader.types import Buffer, key_text, parse_size
+
+CHUNK_FILES = 256
+CHUNK_BYTES = 4 << 20
+READ_AT_ONCE = 1 << 20
+"""Files up to this size are read many in one go; larger ones are mapped."""
+
+Advance = Callable[[int], None]
+Nodes = list[tuple[int, Node]]
+
+
+def silent(count: int) -> None:
+    """Tells nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """Files ready to be stored; ``shared`` has row, device and inode of those that have several names."""
+
+    chunk: Chunk
+    shared: list[tuple[int, int, int]]
+
+
+class ArchiveWriter(Sink):
+    """Writes an archive; use it in a ``with`` block. Nothing appears at ``path`` before it ends.
+
+    ``shard_size`` makes it a folder of shards of that many bytes (or "50G"). ``compression`` is "lz4", "zstd" or
+    "zstd:LEVEL", for what is no JPEG. ``workers`` threads read and encode (``None``: one a core). ``append`` adds to
+    the archive that is there; a path that is there already is then an error, unless ``replace``.
+    ``path`` may be a URL, with ``storage_options`` for its client.
+
+    The bytes written depend on the entries and their order alone. Entries in the order of their paths take no memory;
+    others take as much as their paths while the archive is finished.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        shard_size: int | str | None = None,
+        compression: str | None = None,
+        workers: int | None = None,
+        append: bool = False,
+        replace: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        where = locate(path, storage_options)
+        place = where if isinstance(where, ObjectPath) else Path(os.path.realpath(where))
+        limit = None if shard_size is None else parse_size(shard_size, "shard_size")
+        if limit is not None and limit < 1:
+            raise ValueError(f"shard_size={shard_size!r}: at least one byte")
+        if workers is not None and workers < 0:
+            raise ValueError(f"workers={workers}: a whole number of threads, 0 for none")
+        existing = archive_at(place) if append else None
+        self._specs = existing.specs() if existing is not None and compression is None else specs_for(compression)
+        self._replace = replace
+        self._tree = None if existing is None else Tree(existing)
+        self._removed: list[Removed] = []
+        self._target = self._make_target(place, limit, existing)
+        count = (os.cpu_count() or 1) if workers is None else workers
+        self._pool = ThreadPoolExecutor(count, "fastloader-archive") if count else None
+        self._most = 2 * count + 1
+        self._in_flight: deque[Future[_Encoded]] = deque()
+        self._files = Files()
+        self._carried: list[Node] = []
+        self._links: dict[tuple[int, int], bytes] = {}
+        self._mean = float(CHUNK_BYTES)
+        self._advance: Advance = silent
+        self.num_files = 0
+        self.num_bytes = 0
+        self._open = True
+
+    def _make_target(self, place: Path | ObjectPath, limit: int | None, existing: Dataset | None) -> Target:
+        specs, pages = self._specs, DEFAULT_PAGE_SIZE if existing is None else existing.page_size
+        if isinstance(place, ObjectPath):
+            if existing is None and limit is None:
+                return ObjectTarget(place, specs, pages, keys=True)
+            return BucketTarget(place, specs, pages, keys=True, shard_size=limit, existing=existing)
+        if existing is not None:
+            return AppendTarget(existing, specs, pages, keys=True, shard_size=limit)
+        if limit is not None:
+            return FolderTarget(place, specs, pages, keys=True, shard_size=limit)
+        return FileTarget(place, specs, pages, keys=True)
+
+    def add(self, entry: Entry) -> None:
+        """The next entry."""
+        path = checked_path(entry.path)
+        if entry.kind is EntryKind.FILE:
+            self._make_room(path, entry.kind)
+            self._files.add(path, entry.read(), stat.S_IMODE(entry.mode), entry.mtime)
+            if len(self._files.paths) >= CHUNK_FILES or self._files.size >= CHUNK_BYTES:
+                self._flush()
+        elif self._make_room(path, entry.kind):
+            target = checked_path(entry.target) if entry.kind is EntryKind.HARDLINK else entry.target
+            node = Node.of(Entry(path, entry.kind, stat.S_IMODE(entry.mode), entry.mtime, 0, target))
+            self._files.nodes.append((len(self._files.paths), node))
+
+    def add_folder(self, source: FolderSource, advance: Advance = silent) -> None:
+        """All entries of a folder, read by several threads; ``advance`` is told how many files were stored."""
+        self._flush()
+        self._advance = advance
+        try:
+            folder = os.open(source.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise explain(error, Path(os.fsdecode(source.root)), "give a folder") from error
+        try:
+            names: list[bytes] = []
+            nodes: Nodes = []
+            room = self._room()
+            for found in source.found():
+                if not isinstance(found, bytes):
+                    if self._make_room(found.path, found.kind):
+                        nodes.append((len(names), Node.of(found)))
+                    continue
+                if self._tree is not None:
+                    self._make_room(found, EntryKind.FILE)
+                names.append(found)
+                if len(names) >= room:
+                    self._submit(partial(self._read, folder, source.root, names, nodes))
+                    names, nodes, room = [], [], self._room()
+            self._submit(partial(self._read, folder, source.root, names, nodes))
+            while self._in_flight:
+                self._store()
+        finally:
+            for future in self._in_flight:  # none may use the folder any more
+                if not future.cancel():
+                    wait([future])
+            self._in_flight.clear()
+            os.close(folder)
+            self._advance = silent
+
+    def add_chunk(self, chunk: Chunk) -> None:
+        """Files that are encoded already, as those of another archive are."""
+        self._flush()
+        for path in chunk.keys or ():
+            self._make_room(path, EntryKind.FILE)
+        self._submit(lambda: _Encoded(chunk, []))
+
+    def remove(self, rows: Sequence[Removed]) -> None:
+        """Take rows of the archive that is added to out of it, in the same step."""
+        if not isinstance(self._target, AppendTarget):
+            raise StoreError("entries of an archive in a store can't be removed", hint="write it anew")
+        self._removed += rows
+
+    def _room(self) -> int:
+        """How many files to read together: so many that they come to a chunk's size, as those before did."""
+        return max(1, min(CHUNK_FILES, int(CHUNK_BYTES / max(self._mean, 1.0))))
+
+    def _make_room(self, path: bytes, kind: EntryKind) -> bool:
+        """Whether an entry is to be added to an archive: it is not there, or takes the place of what is."""
+        for removed, there in () if self._tree is None else self._tree.rows_of(path):
+            both = (kind is EntryKind.DIRECTORY) + (there is EntryKind.DIRECTORY)
+            if both == 1:
+                raise EntryExistsError(
+                    f"{key_text(path)!r} is a folder, there or here, and not both", hint="remove it first"
+                )
+            if both == 0 and not self._replace:
+                raise EntryExistsError(
+                    f"{key_text(path)!r} is in the archive already", hint="--replace puts the new one in its place"
+                )
+            if not isinstance(self._target, AppendTarget):
+                if both:
+                    return False
+                raise StoreError("entries of an archive in a store can't be replaced", hint="write it anew")
+            self._removed.append(removed)
+        return True
+
+    def _read(self, folder: int, root: bytes, names: list[bytes], nodes: Nodes) -> _Encoded:
+        """Files as they are on disk, encoded."""
+        content, numbers = kernels.read_files(folder, names, READ_AT_ONCE)
+        facts = numbers.reshape(-1, 8)
+        for i in np.flatnonzero(facts[:, 7])[:1]:
+            error, place = int(facts[i, 7]), Path(os.fsdecode(os.path.join(root, names[i])))
+            raise explain(OSError(error, os.strerror(error)), place, "leave it out with --exclude")
+        data = content.data
+        sizes, offsets = facts[:, 0], facts[:, 1]
+        contents: list[Buffer] = [
+            data[offset : offset + size] for offset, size in zip(offsets.tolist(), sizes.tolist(), strict=True)
+        ]
+        for i in np.flatnonzero(offsets < 0).tolist():
+            contents[i] = map_file(os.path.join(root, names[i]))
+        files = Files(names, contents, facts[:, 3] & 0o7777, facts[:, 2], nodes)
+        shared = [(int(i), int(facts[i, 4]), int(facts[i, 5])) for i in np.flatnonzero(facts[:, 6] > 1)]
+        return _Encoded(encode(self._specs, files), shared)
+
+    def _flush(self) -> None:
+        """Have the files that were added one by one encoded."""
+        files, self._files = self._files, Files()
+        if files.paths or files.nodes:
+            self._submit(lambda: _Encoded(encode(self._specs, files), []))
+
+    def _submit(self, job: Callable[[], _Encoded]) -> None:
+        """Have a job done, now or in the pool; what it gives is stored in the order of submission."""
+        if self._pool is None:
+            done: Future[_Encoded] = Future()
+            done.set_result(job())
+            self._in_flight.append(done)
+            self._store()
+            return
+        while len(self._in_flight) >= self._most:
+            self._store()
+        self._in_flight.append(self._pool.submit(job))
+
+    def _store(self) -> None:
+        """Store what was submitted first."""
+        encoded = self._in_flight.popleft().result()
+        chunk = self._linked(encoded)
+        keys, sizes = chunk.keys or [], chunk.columns[-1].metadata["value"]
+        size = int(sizes.sum())
+        if keys:
+            self._mean = 0.5 * self._mean + 0.5 * size / len(keys)
+        # What stands behind the last file comes before the next: so it does not matter where chunks are cut.
+        nodes = [(0, node) for node in self._carried] + [(at, node) for at, node in chunk.nodes or () if at < len(keys)]
+        carried = [node for at, node in chunk.nodes or () if at >= len(keys)]
+        if not keys:
+            self._carried += carried
+            return
+        self._carried = carried
+        self._target.append(Chunk(chunk.count, chunk.columns, chunk.keys, nodes))
+        self.num_files += len(keys)
+        self.num_bytes += size
+        self._advance(len(keys))
+
+    def _linked(self, encoded: _Encoded) -> Chunk:
+        """The chunk with second names of files as links."""
+        chunk, links = encoded.chunk, {}
+        assert chunk.keys is not None
+        for row, device, inode in encoded.shared:
+            path = chunk.keys[row]
+            first = self._links.setdefault((device, inode), path)
+            if first != path:
+                mode, mtime = (int(chunk.columns[column].metadata["value"][row]) for column in (2, 3))
+                links[row] = Node(path, first, mtime, mode, EntryKind.HARDLINK)
+        return without_rows(chunk, links) if links else chunk
+
+    def close(self) -> None:
+        """Finish and publish."""
+        if not self._open:
+            return
+        try:
+            self._flush()
+            while self._in_flight:
+                self._store()
+            last = encode(self._specs, Files())
+            self._target.append(Chunk(0, last.columns, [], [(0, node) for node in self._carried]))
+            if isinstance(self._target, AppendTarget):
+                self._target.removed = self._removed
+            self._target.finish()
+        except BaseException:
+            self.abort()
+            raise
+        self._stop()
+
+    def abort(self) -> None:
+        """Give up: nothing is published."""
+        if self._open:
+            self._stop()
+            self._target.discard()
+
+    def _stop(self) -> None:
+        self._open = False
+        self._in_flight.clear()
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def archive_at(place: Path | ObjectPath) -> Dataset:
+    """The archive that is added to."""
+    dataset = Dataset(place)
+    if not is_archive(dataset):
+        raise FormatError(
+            "is a dataset and no archive", path=place, hint='"fastloader create" makes archives, of files'
+        )
+    return dataset

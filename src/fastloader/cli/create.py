@@ -1,0 +1,178 @@
+"""``fastloader create`` and ``add``: folders into archives."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fastloader.cli.archives import choice_of, exclude_option, include_option, json_option, quiet_option
+from fastloader.cli.output import complain, count, printable, say, to_json
+from fastloader.cli.status import NoSuchDatasetError, existing
+from fastloader.errors import StoreError
+
+if TYPE_CHECKING:
+    pass
+
+
+def _shared(command: Callable[..., None]) -> Callable[..., None]:
+    """What both take."""
+    for option in (
+        include_option,
+        exclude_option,
+        click.option(
+            "-T", "--files-from", metavar="FILE",
+            help="Take the paths that FILE lists, a line each, relative to DIR; - is standard input.",
+        ),
+        click.option(
+            "-0", "--null", is_flag=True,
+            help="Paths end with a NUL, as find -print0 writes them; without -T they come from standard input.",
+        ),
+        click.option("--compress", metavar="NAME", is_flag=False, flag_value="zstd", default=None,
+                     help="Compress what is no JPEG: lz4, zstd (if no NAME is given) or zstd:LEVEL."),
+        click.option("-s", "--shard-size", metavar="SIZE", help="Write shards of about this size, like 50G."),
+        click.option("-j", "--jobs", type=click.IntRange(min=0), metavar="N",
+                     help="Threads that read and index; one a core by default."),
+        json_option,
+        quiet_option,
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.command("create")
+@click.argument("archive", metavar="OUT.fld")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Replace OUT.fld if it is there.")
+@_shared
+def create(archive: str, folder: Path, force: bool, **options: Any) -> None:
+    """Put all of DIR into the archive OUT.fld.
+
+    Keeps paths, folders (empty ones too), modes, times, symbolic and hard links, and every byte. JPEG files get an
+    index beside them, so that the archive can be trained from at once. The order is that of the paths, so the same
+    files give the same archive.
+    """
+    from fastloader.stores.urls import local_path
+
+    local = local_path(archive)
+    if local is not None and os.path.lexists(local) and not force:
+        raise click.UsageError(f"{archive} is there already; --force replaces it, and fastloader add adds to it")
+    _write(archive, folder, append=False, replace=False, **options)
+
+
+@click.command("add")
+@click.argument("archive", metavar="ARCHIVE")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--replace", is_flag=True, help="Put files in place of those in the archive that have the same path.")
+@_shared
+def add(archive: str, folder: Path, replace: bool, **options: Any) -> None:
+    """Add all of DIR to an ARCHIVE, as new shards behind those there are.
+
+    A single file becomes a folder of shards. What is replaced stays in the files until fastloader compact.
+    """
+    _write(archive, folder, append=True, replace=replace, **options)
+
+
+def _write(
+    archive: str, folder: Path, *, append: bool, replace: bool, include: tuple[str, ...], exclude: tuple[str, ...],
+    files_from: str | None, null: bool, compress: str | None, shard_size: str | None, jobs: int | None,
+    as_json: bool, quiet: bool,
+) -> None:  # fmt: skip
+    from fastloader.archive.folders import FolderSource
+    from fastloader.archive.writer import ArchiveWriter
+    from fastloader.progress import progress
+
+    if not existing(folder).is_dir():
+        raise click.UsageError(f"{folder} is no folder; give the folder that holds the files")
+    choice = choice_of(include, exclude)
+    names = _names(files_from, null) if files_from is not None or null else None
+    warnings: list[str] = []
+    source = FolderSource(folder, choice, names, _itself(archive, folder), lambda text: _warn(text, warnings))
+    began = time.monotonic()
+    try:
+        with (
+            ArchiveWriter(
+                archive, shard_size=shard_size, compression=compress, workers=jobs, append=append, replace=replace
+            ) as writer,
+            progress("adding" if append else "creating", None, show=False if quiet else None) as advance,
+        ):
+            writer.add_folder(source, advance)
+    except StoreError as error:
+        if error.errno == errno.ENOENT:
+            raise NoSuchDatasetError(error.message, path=error.path, hint=error.hint) from error
+        raise
+    except ValueError as error:
+        if type(error) is ValueError:
+            raise click.UsageError(str(error)) from error
+        raise
+    facts = {
+        "path": archive, "files": writer.num_files, "bytes": writer.num_bytes, "size": _size(archive),
+        "seconds": round(time.monotonic() - began, 3), "left_out": len(warnings),
+    }  # fmt: skip
+    if as_json:
+        say(to_json(facts))
+    elif not quiet:
+        say(_summary(facts))
+
+
+def _warn(text: str, warnings: list[str]) -> None:
+    warnings.append(text)
+    complain(text)
+
+
+def _summary(facts: dict[str, Any]) -> str:
+    from fastloader.types import format_size
+
+    size = "" if facts["size"] is None else f" in {format_size(facts['size'])}"
+    stored = f"{count(facts['files'], 'file')}, {format_size(facts['bytes'])}{size}"
+    return f"{printable(facts['path'])}: {stored}, {facts['seconds']:.1f} s"
+
+
+def _size(archive: str) -> int | None:
+    from fastloader.archive import Archive
+    from fastloader.errors import FastLoaderError
+
+    try:
+        return sum(shard.size for shard in Archive(archive).dataset.shards)
+    except FastLoaderError:
+        return None
+
+
+def _itself(archive: str, folder: Path) -> frozenset[tuple[int, int]]:
+    """An archive that lies in the folder is not put into itself, nor is what it is made of while it is made."""
+    from fastloader.stores.urls import local_path
+
+    local = local_path(archive)
+    try:
+        status = os.lstat(local or "")
+    except OSError:
+        return frozenset()
+    return frozenset({(status.st_dev, status.st_ino)})
+
+
+def _names(path: str | None, null: bool) -> Iterator[bytes]:
+    """The paths of a list."""
+    end = b"\0" if null else b"\n"
+    if path is None or path == "-":
+        file = sys.stdin.buffer
+    else:
+        try:
+            file = open(path, "rb")  # noqa: SIM115
+        except OSError as error:
+            raise click.UsageError(f"{path}: {error.strerror}") from error
+    rest = b""
+    with file:
+        while block := file.read(1 << 20):
+            *whole, rest = (rest + block).split(end)
+            yield from (name for name in whole if name)
+    if rest:
+        yield rest
+
+
+commands = (create, add)

@@ -1,0 +1,98 @@
+"""Where a dataset is: a local path, or a URL with what its store needs to let us in."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fastloader.cli.status import NoSuchDatasetError, existing
+from fastloader.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from fastloader.reader import DatasetReader
+    from fastloader.stores import ObjectPath
+
+Command = Callable[..., Any]
+Given = dict[str, Any]
+"""The options of ``store_options``, as click gives them."""
+
+
+def store_options(function: Command) -> Command:
+    """The options of every command that may talk to a store."""
+    for option in (
+        click.option(
+            "-o", "--storage-option", "storage", multiple=True, metavar="NAME=VALUE",
+            help="For URLs: an option of the store's client; may be given again.",
+        ),
+        click.option("--anonymous", is_flag=True, help="For URLs: use no credentials."),
+        click.option("--profile", metavar="NAME", help="For URLs: take the credentials of this AWS profile."),
+        click.option("--endpoint", metavar="URL", help="For URLs: where the server is, if not the provider's own."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+_LIMITS = ("attempts", "deadline", "attempt_timeout", "first_wait", "longest_wait", "hedge_after")
+"""Options that are numbers."""
+
+
+def settings_of(given: Given) -> dict[str, Any] | None:
+    """The ``storage_options`` that were given."""
+    settings: dict[str, Any] = {}
+    for one in given["storage"]:
+        name, equals, value = one.partition("=")
+        if not (name and equals):
+            raise click.UsageError(f"-o {one}: give NAME=VALUE")
+        settings[name] = _number(value) if name in _LIMITS else value
+    settings |= {name: given[name] for name in ("endpoint", "profile") if given[name]}
+    return settings | ({"anonymous": True} if given["anonymous"] else {}) or None
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text  # what is wrong with it is told by who takes it
+
+
+def located(dataset: str, given: Given) -> Path | ObjectPath:
+    """Where a dataset is. A local path is known to exist."""
+    from fastloader.stores import locate
+
+    with usage_errors():
+        where = locate(dataset, settings_of(given))
+    return existing(where) if isinstance(where, Path) else where
+
+
+def open_reader(dataset: str, given: Given) -> DatasetReader:
+    """A dataset open for reading."""
+    from fastloader.reader import DatasetReader
+    from fastloader.stores.urls import local_path
+
+    located(dataset, given)
+    with not_there():
+        return DatasetReader(local_path(dataset) or dataset, settings_of(given))
+
+
+@contextlib.contextmanager
+def not_there() -> Iterator[None]:
+    """Tell that what the user named does not exist apart from a shard that is gone, which is damage."""
+    try:
+        yield
+    except NotFoundError as error:
+        raise NoSuchDatasetError(error.message, path=error.path, hint=error.hint) from error
+
+
+@contextlib.contextmanager
+def usage_errors() -> Iterator[None]:
+    """What a function says of its arguments is wrong usage; errors of ours that are ValueErrors tell of data."""
+    try:
+        yield
+    except ValueError as error:
+        if type(error) is not ValueError:
+            raise
+        raise click.UsageError(str(error)) from error

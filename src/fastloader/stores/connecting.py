@@ -1,0 +1,89 @@
+"""Clients of obstore for a store: what their configuration is made of."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from fastloader.errors import StoreError
+from fastloader.stores import client
+from fastloader.stores.profiles import aws_profile
+from fastloader.stores.retrying import RetryPolicy
+from fastloader.stores.urls import parse_url
+
+CONNECT_TIMEOUT = 10
+
+HINTS = {
+    "s3": "check the bucket's name, the credentials (AWS_ACCESS_KEY_ID, AWS_PROFILE or storage_options), and the "
+    "endpoint; storage_options={'anonymous': True} reads public buckets",
+    "gs": "check the bucket's name and the credentials (GOOGLE_APPLICATION_CREDENTIALS or storage_options)",
+    "az": "check the container's name and the credentials (AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY or "
+    "storage_options)",
+    "http": "check the URL",
+}
+"""What to look at when a store of this kind refuses."""
+
+
+def configuration(kind: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The client's configuration: what was asked for, and for S3 what the profile says besides."""
+    found: dict[str, Any] = {}
+    if kind == "s3":
+        named = options.pop("profile", None)
+        if not options.get("anonymous"):
+            found |= aws_profile(named)
+    if options.pop("anonymous", False):
+        found["skip_signature"] = True
+    for name, value in options.items():
+        found[name.removeprefix("aws_") if kind == "s3" else name] = value
+    if "endpoint_url" in found:
+        found["endpoint"] = found.pop("endpoint_url")
+    return found
+
+
+def connect(kind: str, url: str, config: Mapping[str, Any], policy: RetryPolicy, *, repeats: bool) -> Any:
+    """A client; one that ``repeats`` makes requests again by itself."""
+    stores = client.module()._store
+    settings = dict(config)
+    endpoint = str(settings.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL" if kind == "s3" else "", ""))
+    plain = endpoint.startswith("http://") or url.startswith("http://") or bool(settings.get("use_emulator"))
+    limits = {
+        "timeout": timedelta(seconds=policy.deadline if repeats else policy.attempt_timeout),
+        "connect_timeout": timedelta(seconds=min(CONNECT_TIMEOUT, policy.attempt_timeout)),
+    }
+    shared = {
+        "client_options": {"allow_http": plain, **limits, **settings.pop("client_options", {})},
+        "retry_config": {
+            "max_retries": policy.attempts - 1 if repeats else 0,
+            "retry_timeout": timedelta(seconds=policy.deadline),
+            "backoff": {
+                "init_backoff": timedelta(seconds=policy.first_wait),
+                "max_backoff": timedelta(seconds=policy.longest_wait),
+                "base": 2,
+            },
+        },
+    }
+    bucket = parse_url(url).root.partition("://")[2].partition("@")[0]
+    try:
+        if kind == "http":
+            if settings:
+                raise ValueError(f"unknown options for http: {', '.join(settings)}")
+            return stores.HTTPStore.from_url(url, **shared)
+        if kind == "az" and url.startswith("abfss://"):
+            return stores.AzureStore.from_url(url, **shared, **settings)
+        made = {"s3": stores.S3Store, "gs": stores.GCSStore, "az": stores.AzureStore}[kind]
+        return made(bucket, **shared, **settings)
+    except StoreError:
+        raise
+    except Exception as error:
+        said = shortened(error)
+        raise StoreError(f"storage_options are not understood: {said}", path=url, hint=HINTS[kind]) from error
+
+
+def shortened(error: Exception) -> str:
+    """What was said, without what only the client's makers need, and of a server's page its message alone."""
+    said = str(error).split("\n\nDebug source:")[0].strip()
+    page = re.search(r"<Message>(.*?)</Message>", said, re.DOTALL)
+    return f"{said.partition('<?xml')[0].partition('<Error>')[0].strip()} {page[1]}" if page else said

@@ -1,0 +1,211 @@
+"""What a loader asks a store for: each byte once, in few requests, and memory that is given back."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import weakref
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.stores.fault_proxy import Proxy, fault_proxy
+
+import fastloader as fl
+from fastloader.errors import FastLoaderError
+from fastloader.formats.fld import FldFile
+from fastloader.formats.fld.layout import REMOTE_PAGE_SIZE
+from fastloader.formats.fld.spans import payload_spans
+from fastloader.loader.reading import REQUEST
+from fastloader.stores import RemoteFile, client
+from fastloader.testing.seaweed import S3Server
+
+COUNT, SIZE = 240, 101_000
+NEEDED = COUNT * SIZE
+
+
+def sample(i: int) -> Any:
+    """Bytes that tell whose they are."""
+    return np.random.default_rng(i).integers(0, 256, SIZE, np.uint8)
+
+
+@pytest.fixture(scope="module")
+def url(s3: S3Server) -> str:
+    """Two shards of pages of 1 MiB, on which every second one ends with a sample that goes on behind it."""
+    to = f"s3://fetched/{secrets.token_hex(6)}"
+    fields = {"data": fl.NDArrayField(np.uint8, (SIZE,))}
+    with fl.DatasetWriter(to, fields, "1MiB", shard_size="13MB", storage_options=s3.storage_options()) as writer:
+        writer.write_many({"data": sample(i)} for i in range(COUNT))
+    return to
+
+
+@pytest.fixture
+def proxy(s3: S3Server) -> Iterator[Proxy]:
+    """What comes through it is known."""
+    with fault_proxy(s3.endpoint) as made:
+        yield made
+
+
+def asked(proxy: Proxy) -> list[tuple[str, int, int]]:
+    """Which object, from where and how many bytes, of each request since the last call."""
+    found = []
+    for _, path, span in proxy.requests:
+        begin, _, end = span.removeprefix("bytes=").partition("-")
+        found.append((path, int(begin), int(end) - int(begin) + 1) if end else (path, 0, 0))
+    proxy.requests.clear()
+    return found
+
+
+def opened(url: str, s3: S3Server, proxy: Proxy, **options: Any) -> fl.DatasetReader:
+    """Through the proxy; a slow machine must not ask twice."""
+    return fl.open(url, s3.storage_options(proxy.url, hedge_after=60.0), **options)
+
+
+@pytest.mark.parametrize(
+    ("order", "memory", "most_requests", "most_bytes"),
+    [
+        ("sequential", "70MB", -(-NEEDED // REQUEST) + 3, 1.03),
+        # Little memory, so that nothing is there by chance when it is needed a second time.
+        ("quasi_random", "20MB", 26, 1.02),
+        ("random", "20MB", COUNT, 1.1),
+    ],
+)
+def test_an_epoch_asks_for_what_it_needs_once(
+    url: str, s3: S3Server, proxy: Proxy, order: Any, memory: str, most_requests: int, most_bytes: float
+) -> None:
+    with opened(url, s3, proxy) as reader:
+        loader = fl.DataLoader(reader, batch_size=8, order=order, window=3, memory_limit=memory, num_workers=2)
+        for shard in range(2):
+            reader.dataset.file(shard).payloads(0)  # the tables
+        proxy.requests.clear()
+        assert sum(len(batch["data"]) for batch in loader) == COUNT
+        requests = asked(proxy)
+        assert len(requests) <= most_requests
+        assert NEEDED <= sum(size for _, _, size in requests) <= most_bytes * NEEDED
+        for path in {path for path, _, _ in requests}:
+            ranges = sorted((begin, begin + size) for one, begin, size in requests if one == path)
+            assert all(end <= begin for (_, end), (begin, _) in pairwise(ranges))
+        io = loader.stats()["io"]
+        assert (io["requests"], io["fetched_bytes"]) == (len(requests), sum(size for _, _, size in requests))
+
+
+def test_opening_asks_for_no_more_than_the_tables(url: str, s3: S3Server, proxy: Proxy) -> None:
+    with opened(url, s3, proxy) as reader:
+        for shard in range(2):
+            reader.dataset.file(shard).payloads(0)
+        assert sum(size for _, _, size in asked(proxy)) < 100_000
+
+
+def test_pages_in_a_bucket_are_as_large_as_a_request(s3: S3Server, tmp_path: Path) -> None:
+    to = f"s3://fetched/{secrets.token_hex(6)}"
+    for path, options in ((to, s3.storage_options()), (tmp_path / "local", None)):
+        with fl.DatasetWriter(path, {"n": fl.IntField()}, storage_options=options) as writer:
+            writer.write_sample({"n": 1})
+    with fl.open(to, s3.storage_options()) as there, fl.open(tmp_path / "local") as here:
+        assert (there.dataset.page_size, here.dataset.page_size) == (REMOTE_PAGE_SIZE, 2 << 20)
+
+
+class Lent(np.ndarray):
+    """Bytes of which is known when they are gone."""
+
+
+def lending(monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], set[int]]:
+    """Sizes of all buffers lent to engines, and those that are there."""
+    lent: list[int] = []
+    there: set[int] = set()
+    begin_read = RemoteFile.begin_read
+
+    def watched(self: RemoteFile, begin: int, size: int, done: Any) -> None:
+        def wrapped(data: Any, error: BaseException | None) -> None:
+            if error is None:
+                data = np.array(np.frombuffer(data, np.uint8)).view(Lent)
+                number = len(lent)
+                lent.append(len(data))
+                there.add(number)
+                weakref.finalize(data, there.discard, number)
+            done(data, error)
+
+        begin_read(self, begin, size, wrapped)
+
+    monkeypatch.setattr(RemoteFile, "begin_read", watched)
+    return lent, there
+
+
+@pytest.mark.parametrize("order", ["sequential", "quasi_random", "random"])
+def test_memory_that_was_lent_is_within_the_limit_and_given_back(
+    url: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch, order: Any
+) -> None:
+    lent, there = lending(monkeypatch)
+    most = 0
+    with fl.open(url, s3.storage_options()) as reader:
+        loader = fl.DataLoader(reader, batch_size=4, order=order, window=2, memory_limit="24MB", num_workers=1)
+        for batch in loader:
+            most = max(most, sum(lent[number] for number in list(there)))
+            for row in batch["data"]:
+                assert row.any()
+        assert sum(lent) >= NEEDED
+        # What a batch lets go is let go in fact when the next request is made: one may be left at that moment.
+        assert most <= 12_000_000 + max(lent)
+        # The thread that brought the last one may still be on its way back.
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), client.event_loop()).result()
+        assert not there
+
+
+def test_bytes_of_a_batch_outlive_those_that_were_lent(url: str, s3: S3Server) -> None:
+    with fl.open(url, s3.storage_options()) as reader:
+        kept = [batch["data"] for batch in fl.DataLoader(reader, batch_size=16, order="sequential", num_workers=2)]
+    numbers = iter(range(COUNT))
+    for rows in kept:
+        for row in rows:
+            assert np.array_equal(row, sample(next(numbers)))
+
+
+def test_a_block_that_shrinks_under_an_epoch_is_an_error(url: str, s3: S3Server, tmp_path: Path) -> None:
+    with fl.open(url, s3.storage_options(), cache_dir=tmp_path, cache_size="100MB") as reader:
+        options: dict[str, Any] = {"batch_size": 8, "order": "sequential", "num_workers": 1}
+        assert sum(len(batch["data"]) for batch in fl.DataLoader(reader, **options)) == COUNT
+        passing = iter(fl.DataLoader(reader, **options, memory_limit="12MB"))
+        next(passing)
+        for block in tmp_path.glob("*/*/*.block"):
+            with block.open("r+b") as file:
+                file.truncate(1000)
+        # Blocks that are mapped already are gone: an error. Others are fetched again.
+        with pytest.raises(FastLoaderError, match="the file became shorter"):
+            for _ in passing:
+                pass
+        assert sum(len(batch["data"]) for batch in fl.DataLoader(reader, **options)) == COUNT
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    sizes=st.lists(st.sampled_from([0, 1, 100, 3_000, 4_000, 9_000, 30_000]), min_size=1, max_size=60),
+    each=st.sampled_from([1, 2, 8]),
+    missing=st.sets(st.integers(0, 59)),
+)
+def test_spans_hold_all_payloads_and_do_not_overlap(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], each: int, missing: set[int]
+) -> None:
+    path = tmp_path_factory.mktemp("spans") / "some.fld"
+    with fl.DatasetWriter(path, {"a": fl.BytesField(), "b": fl.BytesField()}, "4KiB") as writer:
+        for i, size in enumerate(sizes):
+            writer.write_sample({"a": None if i in missing else b"a" * size, "b": b"b" * (size // 3)})
+    all_have_some = all(size >= 3 or (size and i not in missing) for i, size in enumerate(sizes))
+    file = FldFile(path)
+    spans = payload_spans(file, [0, 1], each * 4096).tolist()
+    assert all(begin < end for begin, end in spans)
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
+    with fl.open(path) as reader:
+        address = reader.dataset.file(0).bytes.ctypes.data
+        for i in range(len(sizes)):
+            for field in ("a", "b"):
+                data = reader.read_payload(i, field)
+                begin = np.frombuffer(data, np.uint8).ctypes.data - address if data else 0
+                held = [low for low, high in spans if data and low <= begin and begin + len(data) <= high]
+                # No span begins or ends within a payload; where all samples have some, each is held.
+                assert not any(begin < edge < begin + len(data or b"") for edges in spans for edge in edges)
+                assert held or not data or not all_have_some
