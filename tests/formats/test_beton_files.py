@@ -112,9 +112,15 @@ class TestSeveralFilesOfSmallPages(FormatContract):
         yield put(path, changed(data, 24 + 1, "16s", b"")), r"field 0 at offset 24: b'.*' is no name"
         yield put(path, changed(data, 24 + 1, "16s", b"a\0b")), r"is no name"
         yield put(path, changed(data, 24 + 1, "16s", b"score")), "another one is called 'score', too; FFCV cuts names"
-        for at, size in ((0, 7), (2**64 - 1, 2), (table - 1, 2), (rows, 1), (2 * page - 1, 2), (page, page + 1)):
+        for at, size in ((0, 7), (2**64 - 1, 2), (table - 1, 2), (rows, 1), (3 * page - 1, 2), (2 * page, page + 1)):
             bad = changed(data, table, "<QQQ", 0, at, size)
             yield put(path, bad), rf"x\.beton: allocation \d+ at offset \d+: {size} bytes at {at} of sample 0 lie in no"
+        _, at, size = struct.unpack_from("<QQQ", data, table)
+        longer = changed(data, table + 16, "<Q", size + 1)
+        yield (
+            put(path, longer),
+            rf"allocation 1 at offset {table + 24}: \d+ bytes at {at + size} of sample 0 lie in no page",
+        )
         yield put(path, changed(data, table, "<Q", samples)), f"of sample {samples} lie in no page"
         for row, form, values in ((0, "<B", (2,)), (5, "<Q", (2**64 - 1,)), (5, "<Q", (0,)), (1, "<HH", (0, 0))):
             bad = changed(data, rows + row, form, *values)
@@ -309,11 +315,21 @@ class TestDamage:
 
     def test_a_row_that_points_at_what_another_sample_has_is_refused(self, tmp_path):
         data = small()
-        places = [data.index(struct.pack("<BHH", 0, 31 - 3 * i, 13 + 2 * i)) for i in range(2)]
-        (theirs,) = struct.unpack_from("<Q", data, places[1] + 5)
-        path = put(tmp_path / "x.beton", changed(data, places[0] + 5, "<Q", theirs))
-        with pytest.raises(fl.FormatError, match="sample 0, field 'jpeg'"):
+        pointing = [name for name, kind in EVERY.items() if kind not in ("float", "int")]
+        entries = header(data)[4] + 24 * pointing.index("flags")
+        mine, theirs = (struct.unpack_from("<QQQ", data, entries + 24 * len(pointing) * i)[1] for i in range(2))
+        path = put(tmp_path / "x.beton", changed(data, data.index(struct.pack("<Q", mine)), "<Q", theirs))
+        with pytest.raises(
+            fl.FormatError, match=r"sample 0, field 'flags': record 0 at offset .* nothing that is its own"
+        ):
             fl.open(path)[0]
+
+    @pytest.mark.parametrize("text", [b"[1, 2]", b"[1]\0 \0", b"[1\0", b"\0", b""])
+    def test_json_that_does_not_end_with_its_data_is_refused(self, text, tmp_path):
+        data = beton_by_hand.make({"meta": "bytes"}, [{"meta": text}] * 3, 512, [{"meta": text}] * 3)
+        path = put(tmp_path / "x.beton", changed(data, 24, "<B", beton_by_hand.TYPES["json"]))
+        with pytest.raises(fl.FormatError, match=r"x\.beton: sample 1, field 'meta': record 1 at offset \d+: "):
+            fl.open(path)[1]
 
 
 def test_errors_name_the_object_and_the_offset():
