@@ -14,6 +14,7 @@ from tar_files import all_samples, members, sample, tar
 import fastloader as fl
 from fastloader.formats import tar_packed
 from fastloader.formats.entries import Entry
+from fastloader.formats.objects import open_object
 from fastloader.formats.tar_entries import TarSink
 from fastloader.testing import FormatContract, identical
 
@@ -121,7 +122,7 @@ def test_what_is_written_in_frames_is_read_by_zstd_and_by_parts(tmp_path, monkey
     with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(packed), read_across_frames=True) as reader:
         plain = reader.read()
     (tmp_path / "a.tar").write_bytes(plain)
-    assert len(tar_packed.seek_table(tar_packed.open_object(str(tmp_path / "a.tar.zst")))) > 3
+    assert len(tar_packed.seek_table(open_object(str(tmp_path / "a.tar.zst")))) > 3
     dataset = fl.open(tmp_path / "a.tar.zst")
     assert identical(list(dataset), list(fl.open(tmp_path / "a.tar")))
     assert subprocess.run(["tar", "-tf", tmp_path / "a.tar"], capture_output=True, check=True).stdout.count(b"\n") > 30

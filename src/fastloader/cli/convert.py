@@ -75,7 +75,8 @@ def command(
     settings = settings_of(store)
     if settings is not None and not any(map(is_url, (*sources, destination))):
         raise click.UsageError("options for stores are given, and neither SRC nor DST is a URL")
-    local = local_path(destination)
+    with usage_errors():
+        local = local_path(destination)
     if as_archive or _between_archives(sources, local or destination):
         if local is None or settings is not None:
             raise click.UsageError(

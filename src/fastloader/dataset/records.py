@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,15 +13,11 @@ from numpy.typing import NDArray
 from fastloader.dataset.base import Cursor, IterNode, MapNode, Place, Run, parted
 from fastloader.dataset.blocks import Block
 from fastloader.errors import FastLoaderError
-from fastloader.formats.files import EachFile
 from fastloader.formats.records import Names, Records, Stream
-from fastloader.stores.urls import is_url
 from fastloader.types import Sample
 
 TOGETHER = 64
 """Samples that are read together, so that what lies together is."""
-AT_ONCE = 32
-"""Objects of a store that are fetched at the same time, where each is a sample: most of the time is spent waiting."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +52,7 @@ class FromRecords(MapNode):
         return found
 
     def _read(self, rows: list[int]) -> list[Sample]:
-        if len(rows) == 1 or not (isinstance(self.records, EachFile) and is_url(self.records.paths[0])):
-            return self.records.read(rows, self.fields)
-        with ThreadPoolExecutor(min(AT_ONCE, len(rows)), "fastloader-objects") as pool:
-            return list(pool.map(lambda row: self.records.read([row], self.fields)[0], rows))
+        return self.records.read(rows, self.fields)
 
 
 @dataclass(frozen=True, eq=False)
