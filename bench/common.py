@@ -76,6 +76,16 @@ def machine() -> str:
     )
 
 
+def forget(path: Path) -> None:
+    """Have the kernel drop the file."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(fd)
+
+
 def resident(path: Path) -> float:
     """Which share of a file's pages the kernel has in memory."""
     libc = ctypes.CDLL(None, use_errno=True)

@@ -7,7 +7,6 @@ bare loop reads the file from front to back in pieces of 1 MiB, O_DIRECT, 16 at 
 from __future__ import annotations
 
 import io
-import os
 import tarfile
 import tempfile
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 import msgpack
 import numpy as np
 from bare_reads import bare, compiled
-from common import Result, interleave
+from common import Result, forget, interleave
 
 import fastloader as fl
 
@@ -62,16 +61,6 @@ def write(path: Path) -> None:
                     "offsets": [place - places[0] for place in places], "sizes": sizes,
                 })
             )  # fmt: skip
-
-
-def forget(path: Path) -> None:
-    """Have the kernel drop the file."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(fd)
 
 
 def planned(path: Path, how: str, cold: bool) -> float:

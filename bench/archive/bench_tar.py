@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from common import Result, interleave, resident
+from common import Result, forget, interleave, resident
 
 import fastloader as fl
 from fastloader.formats.objects import open_object
@@ -50,16 +50,6 @@ def write(path: Path, payload: int, samples: int) -> None:
                 info = tarfile.TarInfo(f"train/{number:08d}.{ending}")
                 info.size = len(data)
                 file.addfile(info, io.BytesIO(data))
-
-
-def forget(path: Path) -> None:
-    """Have the kernel drop the file."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(fd)
 
 
 def by_loader(path: Path, batch: int, rows: int, cold: bool, **options: object) -> float:

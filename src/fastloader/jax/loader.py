@@ -11,7 +11,7 @@ import numpy as np
 
 from fastloader.dataset import open_dataset
 from fastloader.errors import MissingExtraError
-from fastloader.loader import DataLoader
+from fastloader.loader import DataLoader, WrappedLoader
 from fastloader.reader import DatasetReader
 from fastloader.samplers.checks import whole
 from fastloader.types import Sample
@@ -45,7 +45,7 @@ def to_jax(value: Any) -> Any:
     return jax.numpy.asarray(value)
 
 
-class JaxLoader:
+class JaxLoader(WrappedLoader):
     """Batches as dictionaries of JAX arrays, by ``fastloader.DataLoader``, whose options it takes.
 
     - ``device``: where they go; by default the first of ``jax.devices()``. On the CPU they share the engine's memory.
@@ -76,10 +76,6 @@ class JaxLoader:
         if sharding is not None and jax.process_count() > 1:
             options = {"rank": jax.process_index(), "world_size": jax.process_count(), **options}
         self.loader = DataLoader(reader, batch_size, **options)
-        self._state: dict[str, Any] | None = None
-
-    def __len__(self) -> int:
-        return len(self.loader)
 
     def __iter__(self) -> Iterator[Any]:
         batches = iter(self.loader)
@@ -115,30 +111,6 @@ class JaxLoader:
         if self._device.platform == "cpu" and self._device == jax.devices("cpu")[0]:
             return to_jax(value)
         return jax.device_put(np.asarray(value), self._device)
-
-    def set_epoch(self, epoch: int) -> None:
-        """The number of the next pass."""
-        self.loader.set_epoch(epoch)
-        self._state = None
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where the consumer is: behind the batch it was given last."""
-        return self.loader.state_dict() if self._state is None else dict(self._state)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved state with the next pass."""
-        self.loader.load_state_dict(state)
-        self._state = None
-
-    def close(self) -> None:
-        """End the threads. Batches already given stay valid."""
-        self.loader.close()
-
-    def __enter__(self) -> JaxLoader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class JaxSource:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from fastloader.dataset import open_dataset
-from fastloader.loader import DataLoader
+from fastloader.loader import DataLoader, WrappedLoader
 from fastloader.samplers.checks import whole
 from fastloader.torch.finishing import Finish, split
 from fastloader.torch.library import torch
@@ -17,7 +17,7 @@ from fastloader.torch.tensors import to_tensors
 AHEAD = 2
 
 
-class TorchLoader:
+class TorchLoader(WrappedLoader):
     """Batches as dictionaries of tensors, by ``fastloader.DataLoader``, whose options it takes.
 
     On the CPU tensors share the memory of the engine's batches: nothing is copied. With ``device="cuda"`` the engine's
@@ -65,10 +65,6 @@ class TorchLoader:
             from fastloader.torch.cuda import pinning
 
             self.loader.pinning = pinning()
-        self._state: dict[str, Any] | None = None
-
-    def __len__(self) -> int:
-        return len(self.loader)
 
     def __iter__(self) -> Iterator[Any]:
         batches = iter(self.loader)  # what is next is decided now, as for any loader
@@ -110,30 +106,6 @@ class TorchLoader:
                 if name not in self._finishes and name in batch:
                     batch[name] = _channels_last(batch[name])
         return batch
-
-    def set_epoch(self, epoch: int) -> None:
-        """The number of the next pass."""
-        self.loader.set_epoch(epoch)
-        self._state = None
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where the consumer is: behind the batch it was given last."""
-        return self.loader.state_dict() if self._state is None else dict(self._state)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved state with the next pass."""
-        self.loader.load_state_dict(state)
-        self._state = None
-
-    def close(self) -> None:
-        """End the threads. Batches already given stay valid."""
-        self.loader.close()
-
-    def __enter__(self) -> TorchLoader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _channels_last(images: Any) -> Any:

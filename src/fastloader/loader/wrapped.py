@@ -1,0 +1,42 @@
+"""What loaders for frameworks share: a ``DataLoader`` whose batches become something else, some of them ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from fastloader.loader.loader import DataLoader
+
+
+class WrappedLoader:
+    """A loader around another, which it answers for. ``_state`` is that of the batch given last, if some are ahead."""
+
+    loader: DataLoader
+    _state: dict[str, Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        """The number of the next pass."""
+        self.loader.set_epoch(epoch)
+        self._state = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the consumer is: behind the batch it was given last."""
+        return self.loader.state_dict() if self._state is None else dict(self._state)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved state with the next pass."""
+        self.loader.load_state_dict(state)
+        self._state = None
+
+    def close(self) -> None:
+        """End the threads. Batches already given stay valid."""
+        self.loader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
