@@ -18,6 +18,8 @@ from .exercise import Exercise
 from .mutants import Mutant, Mutants
 from .operations import ANY, SEALED_ONLY
 
+pytestmark = pytest.mark.timeout(2400)  # on a busy machine too
+
 OUTCOMES = ("refused", "read in part", "read in full")
 
 
