@@ -107,7 +107,9 @@ def _by_bytes(source: Object, head: bytes) -> str | None:
         return "arrow stream"
     if any(source.size > at + 8 and source.read(at, 8) == hdf5.SIGNATURE for at in (512, 1024, 2048)):
         return "hdf5"  # with a block of the user's before it
-    return _by_start(head)
+    found = _by_start(head)
+    # Zeros are a tar of nothing, and a file of any kind that nobody has finished: then the name decides.
+    return found if found != "tar" or any(head) or promised(source.path) == "tar" else None
 
 
 def _by_start(head: bytes) -> str | None:
