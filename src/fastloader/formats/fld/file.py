@@ -44,7 +44,7 @@ WHOLE = 1 << 20
 TABLES_LEAST, TABLES_ROW = 16 << 10, 32
 """Bytes of an object's tables: what there is in any case, and for each sample by field."""
 
-FAR_TABLE = 64 << 20
+FAR_TABLE = 256 << 20
 """Bytes of a table from which on a block is read when it is first needed: samples in random order hardly share a page
 of so large a table, and having a page mapped costs more than reading a block."""
 
