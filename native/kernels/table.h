@@ -2,7 +2,7 @@
 // touched, so opening costs nothing and no row is believed unchecked.
 //
 // In a table of many megabytes nearly every row asked for at first lies on a page that nobody touched before. Reading
-// its block costs a third of having the page mapped, and the same in a table of any size; see `read_from`.
+// its block costs less than having the page mapped, unless the page cache has huge ones; see `read_from`.
 #pragma once
 
 #include <algorithm>
