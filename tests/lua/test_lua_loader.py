@@ -353,6 +353,25 @@ def test_a_forged_handle_reads_nothing(tmp_path):
         list(planning(body))
 
 
+def test_rows_that_are_lost_are_told_whatever_the_script_catches(tmp_path):
+    body = """
+        local forged = setmetatable({number = 3, size = 1e9, path = "x"}, {__metatable = false})
+        pcall(function() g_loader:add_entry(forged, "k", 0, 10) g_loader:finish_row() end)
+        for i = 1, 5 do g_loader:add_entry_bytes("n", tostring(i)) g_loader:finish_row() end
+    """
+    with pytest.raises(fl.LuaError, match=r"rows that were planned can't be read: .*not opened"):
+        list(planning(body))
+
+
+def test_a_script_may_look_whether_a_file_is_there():
+    body = """
+        local ok = pcall(function() return g_loader:open_file("/no/such/file") end)
+        g_loader:add_entry_bytes("there", tostring(ok))
+        g_loader:finish_row()
+    """
+    assert [bytes(row["there"]) for row in planning(body)] == [b"false"]
+
+
 def test_a_closed_file_is_not_read_but_what_was_planned_of_it_is(tmp_path):
     path = tmp_path / "data"
     path.write_bytes(bytes(range(100)))

@@ -52,7 +52,10 @@ local function deliver()
     if rows == 0 then return end
     for i, count in ipairs(counts) do numbers[4 * used + i - 1] = count end
     local said = host.deliver(ffi.string(numbers, 32 * used + 8 * rows), used, new_keys, literals)
-    if said then error(said, 0) end
+    if said then
+        stopped = true  -- rows are lost: no pcall of the script's may go on behind that
+        error(said, 0)
+    end
     look()
     used, rows, planned, counts, new_keys, literals = 0, 0, 0, {}, {}, {}
     most_rows = most_rows < 128 and most_rows * 2 or most_rows

@@ -114,6 +114,7 @@ class Running:
         self._keys: list[str] = []
         self._stopping = False
         self._error: BaseException | None = None
+        self._lost: str | None = None
         self._planned = 0
         self._lua: Any = None
         self._runtime = _runtime()  # a missing extra is told at once
@@ -135,10 +136,10 @@ class Running:
             error: BaseException | None = None
             if self._stopping:
                 error = None
-            elif said is not None:
+            elif self._lost is not None:
+                error = self._told(self._lost)
+            elif said is not None:  # what went wrong and was caught by the script is its own affair
                 error = self._told(said)
-            elif self._error is not None:
-                error = self._error
         except BaseException as raised:
             error = None if self._stopping else raised
         self._ended(error)
@@ -223,7 +224,8 @@ class Running:
             self._deliver(planned)
         except Exception as error:
             self._error = error
-            return f"{type(error).__name__}: {error}".encode()
+            self._lost = f"rows that were planned can't be read: {type(error).__name__}: {error}"
+            return self._lost.encode()
         return None
 
     def _note(self, what: str) -> None:
