@@ -13,6 +13,7 @@ from typing import Any
 
 from fastloader.dataset.base import Cursor, IterNode, Place, Run, position
 from fastloader.dataset.dataset import IterDataset
+from fastloader.formats.objects import Places
 from fastloader.loader.reading import Io
 from fastloader.lua.reading import MEMORY, Asked, EntryBytes, HowToRead, PlanReader
 from fastloader.lua.rows import Row
@@ -33,8 +34,9 @@ class LuaLoader(IterDataset):
     rows each time, given the same config, rank and ``g_epoch``, resumes anywhere.
 
     ``debug`` tells on stderr what the script opens and plans. ``allow`` names libraries it has besides: "io", "os",
-    "ffi", "debug", "package". ``io`` says how files are read, as for ``DataLoader``, and ``memory_limit`` how many
-    bytes may be read ahead; rows that are held count beyond it.
+    "ffi", "debug", "package". ``storage_options`` are for the stores of URLs that it opens, reads or lists. ``io`` says
+    how files are read, as for ``DataLoader``, and ``memory_limit`` how many bytes may be read ahead; rows that are held
+    count beyond it.
     """
 
     def __init__(
@@ -109,8 +111,8 @@ class Feed:
         self._stopping = False
         self._error: BaseException | None = None
         self._script = Running(
-            node.script, epoch, deliver=self._deliver, open=self._reader.open, close=self._reader.close,
-            ended=self._end,
+            node.script, epoch, Places(node.how.storage_options), deliver=self._deliver, open=self._reader.open,
+            close=self._reader.close, ended=self._end,
         )  # fmt: skip
         self._script.start()
 

@@ -56,8 +56,8 @@ class Planned:
 class Files:
     """What a script reads itself: indexes and folders, local or in a store."""
 
-    def __init__(self) -> None:
-        self._places = Places()
+    def __init__(self, places: Places) -> None:
+        self._places = places
         self._open: dict[str, Object] = {}
 
     def open(self, path: str) -> Object:
@@ -84,10 +84,10 @@ class Files:
                         raise LuaError(f"line {number} is no JSON: {error}", path=path) from error
 
 
-def listed(path: str) -> list[str]:
+def listed(path: str, places: Places) -> list[str]:
     """The full paths of what lies in a folder, sorted; of a store, of the objects within."""
     if is_url(path):
-        return Places().of(path).within(path)
+        return places.of(path).within(path)
     return sorted(str(one) for one in Path(path).iterdir())
 
 
@@ -102,6 +102,7 @@ class Running:
         self,
         script: Script,
         epoch: int,
+        places: Places,
         *,
         deliver: Callable[[Planned], None],
         open: Callable[[str], tuple[int, int]],
@@ -110,7 +111,8 @@ class Running:
     ) -> None:
         self._script, self._epoch = script, epoch
         self._deliver, self._open, self._close, self._ended = deliver, open, close, ended
-        self._files = Files()
+        self._places = places
+        self._files = Files(places)
         self._keys: list[str] = []
         self._stopping = False
         self._error: BaseException | None = None
@@ -185,7 +187,7 @@ class Running:
             b"size": lambda path: self._files.open(_text(path)).size,
             b"read": excused(self._read),
             b"lines": lambda path: self._lines(lua, _text(path)),
-            b"list": excused(lambda path: lua.table_from([_raw(one) for one in listed(_text(path))])),
+            b"list": excused(lambda path: lua.table_from([_raw(one) for one in listed(_text(path), self._places)])),
             b"print": lambda text: print(text.decode(errors="backslashreplace")),
         }
 
