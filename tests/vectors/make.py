@@ -207,10 +207,9 @@ REPRODUCED: tuple[Callable[[Path], Samples], ...] = (
     upright,
     masks,
     seekable,
-    shards,
 )
 """Those that today's writer must give again byte for byte."""
-VECTORS = (*REPRODUCED, compressed)
+VECTORS = (*REPRODUCED, compressed, shards)
 
 
 def plain(value: Any) -> Any:
