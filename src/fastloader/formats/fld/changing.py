@@ -141,7 +141,7 @@ def publish(folder: Path, before: Manifest, after: Manifest, moves: Sequence[tup
             after.save(folder)
         except BaseException:
             newest = Manifest.load(folder)  # an interrupt may come after the swap
-            named = {one.path for one in (*newest.shards, *newest.beside)}
+            named = {one.path for one in newest.files}
             for target in moved:
                 if target.name not in named:
                     with contextlib.suppress(OSError):

@@ -101,7 +101,7 @@ class Dataset:
     @property
     def objects(self) -> tuple[Shard | Beside, ...]:
         """All its files: shards, and those beside them."""
-        return self.shards + self.manifest.beside
+        return self.manifest.files
 
     @property
     def snapshot(self) -> str:

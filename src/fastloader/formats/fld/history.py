@@ -21,8 +21,8 @@ def drop_snapshots(folder: Path | ObjectPath, keep: int) -> tuple[list[int], int
         raise ValueError(f"keep={keep}: the newest snapshot stays")
     known = list(history(folder))
     kept, dropped = known[:keep], known[keep:]
-    named = {one.path for manifest in kept for one in (*manifest.shards, *manifest.beside)}
-    sizes = {one.path: one.size for manifest in dropped for one in (*manifest.shards, *manifest.beside)}
+    named = {one.path for manifest in kept for one in manifest.files}
+    sizes = {one.path: one.size for manifest in dropped for one in manifest.files}
     if isinstance(folder, Path):
         sizes |= {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}
     for manifest in dropped:

@@ -117,9 +117,14 @@ class Manifest:
         operation = "append" if shards else "remove"
         return self.next(operation, ", ".join(told), shards=self.shards + tuple(shards), removed=together)
 
+    @property
+    def files(self) -> tuple[Shard | Beside, ...]:
+        """All files: shards, and those beside them."""
+        return self.shards + self.beside
+
     def own_files(self) -> list[str]:
         """The paths of those that a writer made for this very folder: what replaces the dataset may remove them."""
-        return [one.path for one in (*self.shards, *self.beside) if is_own(one.path)]
+        return [one.path for one in self.files if is_own(one.path)]
 
     def _content(self) -> dict[str, Any]:
         living = self.columns is not None or self.beside

@@ -290,7 +290,7 @@ def as_folder(dataset: Dataset) -> Dataset:
             hint="write it with shard_size, as a folder of shards",
         )  # fmt: skip
     turn_into_folder(dataset)
-    return Dataset(dataset.local)
+    return Dataset(dataset.local, Manifest((replace(dataset.shards[0], path=shard_name(0)),)))
 
 
 def _changed(path: Path) -> StoreError:

@@ -1,0 +1,5 @@
+"""Datasets that change: rows deleted and updated, columns added, renamed and dropped, every state of them kept."""
+
+from fastloader.editing.editor import DatasetEditor, Snapshot, edit
+
+__all__ = ["DatasetEditor", "Snapshot", "edit"]

@@ -1,0 +1,433 @@
+"""Changes to a dataset that is there. Each is a new snapshot; those before it stay as they were."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastloader.editing.beside import by_fields, live_rows, write_beside
+from fastloader.editing.choosing import Choice, Where
+from fastloader.editing.compacting import Advance, compacted
+from fastloader.errors import KeyNotFoundError, SampleError, StoreError
+from fastloader.fields import Field
+from fastloader.formats.fld import Dataset, FieldSpec, Manifest, Removed, is_sharded
+from fastloader.formats.fld.changing import changing, publish
+from fastloader.formats.fld.history import drop_snapshots
+from fastloader.formats.fld.layout import NAME_BYTES
+from fastloader.formats.fld.manifest import Beside
+from fastloader.formats.fld.runs import as_ranges
+from fastloader.formats.fld.sending import published_manifest
+from fastloader.formats.fld.snapshots import changed, history, replace_newest
+from fastloader.formats.fld.target import as_folder
+from fastloader.reader import DatasetReader, dataset_at
+from fastloader.stores import ObjectPath
+from fastloader.stores.local import locked
+from fastloader.types import Key, Sample, TypeId, parse_size
+from fastloader.writer.schema import make_specs
+
+Changes = Mapping[Any, Mapping[str, Any]]
+Values = Mapping[str, Any] | Callable[[Sample], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A state of a dataset that can be opened: ``fl.open(path, snapshot=number)``, or its ``id``.
+
+    ``time`` is in seconds since 1970; it, ``operation`` and ``summary`` are not known of one that no change led to.
+    """
+
+    number: int
+    id: str
+    num_samples: int
+    time: int | None
+    operation: str | None
+    summary: str | None
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Snapshot:
+        """What a manifest tells."""
+        change = manifest.change
+        return cls(
+            manifest.snapshot, manifest.id, manifest.num_left,
+            None if change is None else change.time,
+            None if change is None else change.operation,
+            None if change is None else change.summary,
+        )  # fmt: skip
+
+
+def edit(path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> DatasetEditor:
+    """Changes to the dataset at a path or URL: ``fl.edit("train.fld").delete(keys=["a"])``."""
+    return DatasetEditor(path, storage_options)
+
+
+class DatasetEditor:
+    """Changes a dataset, a local one or one in a store. Files that are there are never changed.
+
+    Each method makes a new snapshot, whole or not at all, and returns it; ``fl.open(path, snapshot=...)`` still opens
+    those before. Who reads the dataset meanwhile keeps what they have opened. Of two who change it at once, the first
+    wins, and the other gets a ``StoreError`` and may do it again: nothing of theirs is lost, since nothing of it is
+    there yet. A single local file becomes the first shard of a folder.
+
+    Archives are changed by ``fastloader add`` and ``rm``, and streams of tokens not at all.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> None:
+        self._path, self._options = path, storage_options
+        self._open()
+
+    def _open(self) -> Dataset:
+        dataset = dataset_at(self._path, self._options)
+        if isinstance(dataset.path, Path):
+            dataset = Dataset(Path(os.path.realpath(dataset.path)))  # a link stays a link
+        if dataset.is_archive:
+            raise StoreError(
+                "is an archive, of files", path=dataset.path,
+                hint=f'"fastloader add" and "fastloader rm" change it: fastloader rm {dataset.path} ...',
+            )  # fmt: skip
+        if any(descriptor.type_id == TypeId.TOKEN_STREAM for descriptor in dataset.descriptors):
+            raise StoreError("is a stream of tokens, which has no rows to change", path=dataset.path)
+        return dataset
+
+    def delete(
+        self,
+        keys: Iterable[Key] | None = None,
+        *,
+        indices: Iterable[int] | None = None,
+        where: Where | None = None,
+        fields: Sequence[str] | None = None,
+    ) -> Snapshot:
+        """Take samples out: those with these keys, numbers, or for which ``where`` holds.
+
+        ``where`` is a comparison such as ``("label", "==", 3)``, several that must all hold, or a function of a sample,
+        which is given ``fields`` (all unless told). Samples behind count on from those before. Their bytes stay in the
+        files until ``compact``.
+        """
+        choice = Choice(keys=keys, indices=indices, where=where, fields=fields)
+        dataset = self._open()
+        samples = choice.samples(DatasetReader.of(dataset))
+        if not len(samples):
+            return _as_it_is(dataset)
+        dataset = as_folder(dataset)
+        removed = tuple(_merged(dataset, dataset.runs.places_of(samples)))
+        summary = f"{len(samples):,} of {dataset.num_samples:,} samples deleted"
+        return self._commit(dataset, dataset.manifest.next("delete", summary, removed=removed))
+
+    def update(
+        self,
+        changes: Changes | None = None,
+        *,
+        where: Where | None = None,
+        values: Values | None = None,
+        fields: Sequence[str] | None = None,
+    ) -> Snapshot:
+        """Give samples new values: ``{key: {"label": 3}}``, by keys or numbers; or the same ``values`` to all for which
+        ``where`` holds, or those that ``values``, a function of a sample, returns.
+
+        What is not named stays. A value of ``None`` is a missing one. Samples keep their numbers and keys. The new
+        values are written beside the shards they are in.
+        """
+        dataset = self._open()
+        reader = DatasetReader.of(dataset)
+        if (changes is None) == (values is None) or (changes is not None and where is not None):
+            raise ValueError("give either changes, by key or number, or where= and values=")
+        if changes is not None:
+            numbered: dict[int, Mapping[str, Any] | None] = {
+                _number(reader, sample): given for sample, given in changes.items()
+            }
+        else:
+            chosen = Choice(where=where or (lambda _: True), fields=fields).samples(reader)
+            numbered = dict.fromkeys(chosen.tolist())
+        if not numbered:
+            return _as_it_is(dataset)
+        known = set(dataset.names)
+        dataset = as_folder(dataset)
+        reader = DatasetReader.of(dataset)
+        specs = dict(zip(dataset.names, _stored(dataset, dataset.specs()), strict=True))
+        samples = np.array(sorted(numbered), np.int64)
+        places = dataset.runs.places_of(samples)
+        shards = np.searchsorted(dataset.row_starts, places, "right") - 1
+        made: list[Beside] = []
+        with changing(dataset) as change:
+            for shard in np.unique(shards).tolist():
+                mine = shards == shard
+                rows = (places[mine] - dataset.row_starts[shard]).tolist()
+                updates: dict[int, Mapping[str, Any]] = {}
+                for row, sample in zip(rows, samples[mine].tolist(), strict=True):
+                    given = numbered[sample]
+                    if values is not None:
+                        given = values(reader.read_sample(sample, fields)) if callable(values) else values
+                    _check_names(given, known, sample)
+                    if given:
+                        updates[row] = given
+                for names, some in by_fields(updates).items():
+                    given_values = ([updates[row][name] for name in names] for row in some)
+                    made.append(
+                        write_beside(
+                            change, dataset, shard, len(made), [specs[name] for name in names], np.array(some),
+                            given_values,
+                        )
+                    )  # fmt: skip
+            if not made:
+                return _as_it_is(dataset)
+            manifest = dataset.manifest
+            after = manifest.next(
+                "update", f"{len(samples):,} of {dataset.num_samples:,} samples updated",
+                columns=manifest.columns or tuple((name, name) for name in dataset.names),
+                beside=_unhidden((*manifest.beside, *made)),
+            )  # fmt: skip
+            change.commit(after)
+        return Snapshot.of(after)
+
+    def add_column(
+        self,
+        name: str,
+        field: Field,
+        values: Iterable[Any] | Mapping[Key, Any] | Callable[[Sample], Any],
+        *,
+        fields: Sequence[str] | None = None,
+        compression: str | None = None,
+    ) -> Snapshot:
+        """Give every sample another value. It is written beside the shards, which stay as they are.
+
+        ``values`` has one for each sample, in order; or one for each key, where a key that it lacks has none; or it is
+        a function of a sample, which is given ``fields`` (all unless told). ``None`` is a missing value.
+        """
+        dataset = self._open()
+        if name in dataset.names:
+            raise ValueError(f"{dataset.path}: there is a field {name!r} already; drop or rename it first")
+        given = None if compression is None else {name: compression}
+        spec = make_specs({name: field}, given, None)[0]
+        dataset = as_folder(dataset)
+        columns = dataset.manifest.columns or tuple((known, known) for known in dataset.names)
+        spec = replace(spec, name=_unused(name, {stored for _, stored in columns}, dataset.manifest.snapshot + 1))
+        reader = DatasetReader.of(dataset)
+        one_each = _in_order(reader, values, fields)
+        with changing(dataset) as change:
+            made = [
+                write_beside(change, dataset, shard, shard, [spec], live_rows(dataset, shard)[1], one_each)
+                for shard in range(len(dataset.shards))
+            ]
+            left = sum(1 for _ in one_each)
+            if left:
+                raise ValueError(f"there are {left:,} values more than the {len(reader):,} samples of {dataset.path}")
+            after = dataset.manifest.next(
+                "add column", f"{name!r} added", columns=(*columns, (name, spec.name)),
+                beside=(*dataset.manifest.beside, *made),
+            )  # fmt: skip
+            change.commit(after)
+        return Snapshot.of(after)
+
+    def rename_column(self, old: str, new: str) -> Snapshot:
+        """Call a field by another name."""
+        dataset = self._open()
+        columns = self._columns(dataset, old)
+        if new in dataset.names:
+            raise ValueError(f"{dataset.path}: there is a field {new!r} already; drop or rename it first")
+        FieldSpec(new, dataset.field(dataset.names.index(old)))  # whether a field can be called that
+        dataset = as_folder(dataset)
+        renamed = tuple((new if name == old else name, stored) for name, stored in columns)
+        return self._commit(dataset, dataset.manifest.next("rename column", f"{old!r} is {new!r} now", columns=renamed))
+
+    def drop_column(self, name: str) -> Snapshot:
+        """Take a field out. Its bytes stay in the files until ``compact``."""
+        dataset = self._open()
+        columns = self._columns(dataset, name)
+        if len(columns) == 1:
+            raise ValueError(f"{dataset.path}: {name!r} is its only field; a dataset has at least one")
+        dataset = as_folder(dataset)
+        left = tuple(column for column in columns if column[0] != name)
+        stored = {stored for _, stored in left}
+        beside = []
+        for one in dataset.manifest.beside:
+            names = tuple(name for name in one.names if name in stored)
+            if names:
+                beside.append(replace(one, names=names))
+        after = dataset.manifest.next("drop column", f"{name!r} dropped", columns=left, beside=tuple(beside))
+        return self._commit(dataset, after)
+
+    def compact(self, *, shard_size: int | str | None = None, advance: Advance = lambda samples: None) -> Snapshot:
+        """Write shards anew that hold rows or columns which are gone, or have files beside them.
+
+        Payloads move as they are stored. With ``shard_size`` all samples are written anew, into shards of that size:
+        for datasets that have grown by many small additions. The old files stay for the snapshots before, until
+        ``drop_snapshots``. Samples keep their order and numbers.
+        """
+        limit = None if shard_size is None else parse_size(shard_size, "shard_size")
+        if limit is not None and limit < 1:
+            raise ValueError(f"shard_size={shard_size!r}: at least one byte")
+        dataset = self._open()
+        if not is_sharded(dataset.path) and limit is None:
+            return _as_it_is(dataset)  # a file is never changed, so it holds nothing that is gone
+        dataset = as_folder(dataset)
+        with changing(dataset) as change:
+            made = compacted(dataset, change, limit, advance)
+            if made is None:
+                return _as_it_is(dataset)
+            manifest, touched = made
+            after = dataset.manifest.next(
+                "compact", f"{touched:,} of {len(dataset.shards):,} shards written anew", shards=manifest.shards,
+                removed=(), columns=manifest.columns, beside=(),
+            )  # fmt: skip
+            change.commit(after)
+        return Snapshot.of(after)
+
+    def snapshots(self) -> list[Snapshot]:
+        """All that can be opened, the newest first."""
+        return snapshots_of(self._open())
+
+    def drop_snapshots(self, keep: int = 1) -> tuple[list[int], int]:
+        """Forget all snapshots but the newest ``keep``, and remove files that only they need.
+
+        Returns the numbers of those that are gone and the bytes that were given back. What the others name stays.
+        """
+        if keep < 1:
+            raise ValueError(f"keep={keep}: the newest snapshot stays")
+        dataset = self._open()
+        if not is_sharded(dataset.path):
+            return [], 0
+        if isinstance(dataset.path, ObjectPath):
+            return drop_snapshots(dataset.path, keep)
+        with locked(dataset.path):
+            return drop_snapshots(dataset.path, keep)
+
+    def _commit(self, dataset: Dataset, after: Manifest) -> Snapshot:
+        """A change that needs no new file."""
+        where = dataset.path
+        if isinstance(where, Path):
+            publish(where, dataset.manifest, after, [])
+        else:
+            version, newest = published_manifest(where / "manifest.json")
+            if newest != dataset.manifest:
+                raise changed(where)
+            replace_newest(where, after, version, dataset.manifest)
+        return Snapshot.of(after)
+
+    def _columns(self, dataset: Dataset, name: str) -> tuple[tuple[str, str], ...]:
+        if name not in dataset.names:
+            raise KeyNotFoundError(f"no field {name!r}; there are {', '.join(dataset.names)}", path=dataset.path)
+        return dataset.manifest.columns or tuple((known, known) for known in dataset.names)
+
+
+def snapshots_of(dataset: Dataset) -> list[Snapshot]:
+    """All snapshots of a dataset, the newest first; a single file is one."""
+    if not is_sharded(dataset.path):
+        return [_as_it_is(dataset)]
+    return [Snapshot.of(manifest) for manifest in history(dataset.path)]
+
+
+def _as_it_is(dataset: Dataset) -> Snapshot:
+    """The snapshot that is there, where there was nothing to do."""
+    return replace(Snapshot.of(dataset.manifest), id=dataset.snapshot)
+
+
+def _stored(dataset: Dataset, specs: Sequence[FieldSpec]) -> list[FieldSpec]:
+    """Fields by the names they are stored under."""
+    columns = dataset.manifest.columns
+    names = dataset.names if columns is None else [stored for _, stored in columns]
+    return [replace(spec, name=name) for spec, name in zip(specs, names, strict=True)]
+
+
+def _number(reader: DatasetReader, sample: Any) -> int:
+    if isinstance(sample, str | bytes):
+        return reader.index_of(sample)
+    try:
+        index = sample.__index__()
+    except AttributeError:
+        raise TypeError(f"a sample is named by a number or a key, not by {type(sample).__name__}") from None
+    if not -len(reader) <= index < len(reader):
+        raise IndexError(f"sample {index} of a dataset of {len(reader)}")
+    return int(index % len(reader))
+
+
+def _check_names(given: Any, known: set[str], sample: int) -> None:
+    if not isinstance(given, Mapping):
+        raise SampleError(f"new values are a mapping from field to value, not a {type(given).__name__}", sample=sample)
+    unknown = sorted(map(repr, given.keys() - known))
+    if unknown:
+        raise SampleError(f"has no fields {', '.join(unknown)}; there are {', '.join(sorted(known))}", sample=sample)
+
+
+def _unused(name: str, taken: set[str], snapshot: int) -> str:
+    """A name to store a new field under: its own, unless one that was renamed since is stored under that."""
+    if name not in taken:
+        return name
+    ending = f".{snapshot}"
+    cut = name.encode()[: NAME_BYTES - len(ending)].decode(errors="ignore")
+    return cut + ending
+
+
+def _unhidden(beside: Sequence[Beside]) -> tuple[Beside, ...]:
+    """Without those of which later ones hold every value."""
+    kept: list[Beside] = []
+    hidden: dict[int, set[str]] = defaultdict(set)
+    for one in reversed(beside):
+        names = tuple(name for name in one.names if name not in hidden[one.shard])
+        if names:
+            kept.append(replace(one, names=names))
+        if one.rows is None:
+            hidden[one.shard] |= set(one.names)
+    return tuple(reversed(kept))
+
+
+def _merged(dataset: Dataset, places: NDArray[np.int64]) -> Iterator[Removed]:
+    """What is removed, with more rows, as few ranges."""
+    before = np.array([(one.shard, one.first, one.count) for one in dataset.removed], np.int64).reshape(-1, 3)
+    fresh = np.array(as_ranges(places), np.int64).reshape(-1, 2)
+    ranges = np.concatenate([np.stack([dataset.row_starts[before[:, 0]] + before[:, 1], before[:, 2]], 1), fresh])
+    ranges = ranges[np.argsort(ranges[:, 0])]
+    ends = ranges[:, 0] + ranges[:, 1]
+    apart = np.concatenate([[True], ranges[1:, 0] != ends[:-1]])
+    firsts, behind = ranges[apart, 0], ends[np.append(apart[1:], True)]
+    # A range that goes on from one shard into the next is one in each.
+    edges = dataset.row_starts[1:-1]
+    inner = edges[_strictly_inside(edges, firsts, behind)]
+    firsts, behind = np.sort(np.concatenate([firsts, inner])), np.sort(np.concatenate([behind, inner]))
+    shards = np.searchsorted(dataset.row_starts, firsts, "right") - 1
+    for shard, first, count in zip(
+        shards.tolist(), (firsts - dataset.row_starts[shards]).tolist(), (behind - firsts).tolist(), strict=True
+    ):
+        if count:
+            yield Removed(shard, False, first, count)
+
+
+def _strictly_inside(
+    edges: NDArray[np.int64], firsts: NDArray[np.int64], behind: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    at = np.searchsorted(firsts, edges, "left") - 1
+    return np.asarray((at >= 0) & (edges < behind[np.maximum(at, 0)]))
+
+
+def _in_order(
+    reader: DatasetReader,
+    values: Iterable[Any] | Mapping[Key, Any] | Callable[[Sample], Any],
+    fields: Sequence[str] | None,
+) -> Iterator[list[Any]]:
+    """A value for each sample, each in a list of its own; too few are an error."""
+    found: Iterator[Any]
+    if isinstance(values, Mapping):
+        numbers = {reader.index_of(key): value for key, value in values.items()}
+        found = (numbers.get(sample) for sample in range(len(reader)))
+    elif callable(values):
+        found = (values(reader.read_sample(sample, fields)) for sample in range(len(reader)))
+    elif isinstance(values, str | bytes):
+        raise TypeError(f"values is a {type(values).__name__}; give a list with one for each sample")
+    else:
+        found = chain(values)
+    return _counted(found, reader)
+
+
+def _counted(values: Iterator[Any], reader: DatasetReader) -> Iterator[list[Any]]:
+    count = 0
+    for value in values:
+        yield [value]
+        count += 1
+    if count < len(reader):
+        raise ValueError(f"{count:,} values for the {len(reader):,} samples of {reader.path}; None is a missing one")
