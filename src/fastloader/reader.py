@@ -307,8 +307,8 @@ class DatasetReader:
         def fetch(position: int) -> kernels.Payloads | None:
             return files[position].payloads_of(column.number, _of(which, rows, position))
 
-        if len(files) == 1:
-            return [fetch(0)]
+        if len(files) < 2:
+            return list(map(fetch, range(len(files))))
         with ThreadPoolExecutor(min(OPENED_AT_ONCE, len(files)), "fastloader-reader") as pool:
             return list(pool.map(fetch, range(len(files))))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import time
@@ -89,8 +90,8 @@ def add(
 ) -> None:
     """Give every sample of a DATASET another value, called NAME.
 
-    VALUES is a file: .npy, an array with a row for each sample; .jsonl, a JSON value a line; .json, a list of values, or
-    an object of them by key, where a key that is not there has none. null is a missing value; bytes are given as text.
+    VALUES is a file: .npy, an array with a row for each sample; .jsonl, a JSON value a line; .json, a list of values,
+    or an object of them by key, where a key that is not there has none. null is a missing value; bytes are texts.
     """
     editor = _editor(dataset, given)
     with usage_errors():
@@ -125,7 +126,7 @@ def _field(kind: str, content: Any) -> Any:
         if not hasattr(content, "dtype"):
             raise click.UsageError("--type ndarray: the values are a .npy file")
         return fl.NDArrayField(content.dtype, content.shape[1:])
-    kinds = {"int": fl.IntField, "float": fl.FloatField, "text": fl.TextField, "json": fl.JSONField}
+    kinds: dict[str, Any] = {"int": fl.IntField, "float": fl.FloatField, "text": fl.TextField, "json": fl.JSONField}
     return kinds.get(kind, fl.BytesField)()
 
 
@@ -205,15 +206,15 @@ def delete(
         _tell(dataset, editor.delete(**chosen), as_json, quiet)
 
 
-class _wrong_numbers:  # noqa: N801  # used as a function
+@contextlib.contextmanager
+def _wrong_numbers() -> Iterator[None]:
     """Numbers of samples that are not there, and values that can't be compared, are wrong usage."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if type(error) in (IndexError, TypeError):
-            raise click.UsageError(str(error)) from error
+    try:
+        yield
+    except (IndexError, TypeError) as error:
+        if type(error) not in (IndexError, TypeError):
+            raise
+        raise click.UsageError(str(error)) from error
 
 
 @click.command("update")
@@ -233,7 +234,7 @@ def update(
     """Give samples of a DATASET new values. They keep their numbers and keys.
 
     VALUES is a .json file with an object of objects, {"key": {"label": 3}}, or a .jsonl file of objects that have
-    "key", or "index" for the sample's number, beside new values. Or --where says which samples, and --set what they get.
+    "key", or "index" for the sample's number, beside new values. Or --where says which samples, --set what they get.
     """
     editor = _editor(dataset, given)
     with _wrong_numbers(), usage_errors():
@@ -308,7 +309,13 @@ def gc(dataset: str, keep: int, as_json: bool, quiet: bool, **given: Any) -> Non
 
     Whoever still reads a snapshot that is forgotten gets an error for files they have not opened yet.
     """
-    dropped, freed = _editor(dataset, given).drop_snapshots(keep)
+    from fastloader.editing.editor import drop_snapshots_of
+    from fastloader.formats.fld import Dataset
+
+    where = located(dataset, given)
+    with not_there():
+        opened = Dataset(where)
+    dropped, freed = drop_snapshots_of(opened, keep)
     if as_json:
         say(to_json({"path": dataset, "dropped": dropped, "bytes": freed}))
     elif not quiet:

@@ -288,15 +288,7 @@ class DatasetEditor:
 
         Returns the numbers of those that are gone and the bytes that were given back. What the others name stays.
         """
-        if keep < 1:
-            raise ValueError(f"keep={keep}: the newest snapshot stays")
-        dataset = self._open()
-        if not is_sharded(dataset.path):
-            return [], 0
-        if isinstance(dataset.path, ObjectPath):
-            return drop_snapshots(dataset.path, keep)
-        with locked(dataset.path):
-            return drop_snapshots(dataset.path, keep)
+        return drop_snapshots_of(self._open(), keep)
 
     def _commit(self, dataset: Dataset, after: Manifest) -> Snapshot:
         """A change that needs no new file."""
@@ -321,6 +313,18 @@ def snapshots_of(dataset: Dataset) -> list[Snapshot]:
     if not is_sharded(dataset.path):
         return [_as_it_is(dataset)]
     return [Snapshot.of(manifest) for manifest in history(dataset.path)]
+
+
+def drop_snapshots_of(dataset: Dataset, keep: int) -> tuple[list[int], int]:
+    """Forget all snapshots of a dataset but the newest ``keep``."""
+    if keep < 1:
+        raise ValueError(f"keep={keep}: the newest snapshot stays")
+    if not is_sharded(dataset.path):
+        return [], 0
+    if isinstance(dataset.path, ObjectPath):
+        return drop_snapshots(dataset.path, keep)
+    with locked(dataset.path):
+        return drop_snapshots(dataset.path, keep)
 
 
 def _as_it_is(dataset: Dataset) -> Snapshot:

@@ -107,8 +107,8 @@ def lay_runs(
     which, firsts, sizes = (np.concatenate([piece[i] for piece in pieces]) for i in range(3))
     kept = sizes > 0
     if not kept.any():
-        kept[:1] = True  # nothing is left: a run of none, so that there is a file to tell what it would be of
-        sizes[:1] = 0
+        nothing = np.zeros(1, np.int64)  # a run of none, so that there is a file to tell what it would be of
+        return Runs(np.zeros(2, np.int64), nothing, nothing, nothing), sources
     which, firsts, sizes = which[kept], firsts[kept], sizes[kept]
     shards = np.array([source.shard for source in sources], np.int64)
     return Runs(_sums(sizes), which, firsts, starts[shards[which]] + firsts), sources
