@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.editing.beside import by_fields, live_rows, write_beside
+from fastloader.editing.beside import NewColumn, by_fields, learned, live_rows, write_beside
 from fastloader.editing.choosing import Choice, Where
 from fastloader.editing.compacting import Advance, compacted
 from fastloader.errors import KeyNotFoundError, SampleError, StoreError
@@ -32,6 +32,7 @@ from fastloader.stores import ObjectPath
 from fastloader.stores.local import locked
 from fastloader.types import Key, Sample, TypeId, parse_size
 from fastloader.writer.schema import make_specs
+from fastloader.writer.training import known_dictionaries
 
 Changes = Mapping[Any, Mapping[str, Any]]
 Values = Mapping[str, Any] | Callable[[Sample], Mapping[str, Any]]
@@ -150,7 +151,12 @@ class DatasetEditor:
         known = set(dataset.names)
         dataset = as_folder(dataset)
         reader = DatasetReader.of(dataset)
-        specs = dict(zip(dataset.names, _stored(dataset, dataset.specs()), strict=True))
+        specs = _stored(dataset, dataset.specs())
+        known_before = known_dictionaries(dataset, specs)
+        columns = {
+            name: NewColumn(spec, known_before.get(i))
+            for i, (name, spec) in enumerate(zip(dataset.names, specs, strict=True))
+        }
         samples = np.array(sorted(numbered), np.int64)
         places = dataset.runs.places_of(samples)
         shards = np.searchsorted(dataset.row_starts, places, "right") - 1
@@ -171,7 +177,7 @@ class DatasetEditor:
                     given_values = ([updates[row][name] for name in names] for row in some)
                     made.append(
                         write_beside(
-                            change, dataset, shard, len(made), [specs[name] for name in names], np.array(some),
+                            change, dataset, shard, len(made), [columns[name] for name in names], np.array(some),
                             given_values,
                         )
                     )  # fmt: skip
@@ -209,10 +215,10 @@ class DatasetEditor:
         columns = dataset.manifest.columns or tuple((known, known) for known in dataset.names)
         spec = replace(spec, name=_unused(name, {stored for _, stored in columns}, dataset.manifest.snapshot + 1))
         reader = DatasetReader.of(dataset)
-        one_each = _in_order(reader, values, fields)
+        column, one_each = learned(spec, _in_order(reader, values, fields))
         with changing(dataset) as change:
             made = [
-                write_beside(change, dataset, shard, shard, [spec], live_rows(dataset, shard)[1], one_each)
+                write_beside(change, dataset, shard, shard, [column], live_rows(dataset, shard)[1], one_each)
                 for shard in range(len(dataset.shards))
             ]
             left = sum(1 for _ in one_each)
