@@ -131,6 +131,23 @@ def test_texts_compressed_with_dictionaries_are_compacted(tmp_path: Path) -> Non
     assert fl.verify(path, decode=True).ok
 
 
+def test_shards_with_other_dictionaries_become_one(tmp_path: Path) -> None:
+    parts = []
+    for word in ("fox", "dog"):
+        parts.append(tmp_path / f"{word}.fld")
+        with fl.DatasetWriter(parts[-1], {"text": fl.TextField(dictionary=512)}) as writer:
+            writer.write_many({"text": [f"a {word} said {word * 3} {i} times to the {word}" for i in range(1500)]})
+    whole = tmp_path / "both.fld"
+    fl.concatenate(whole, parts)
+    expected = list(fl.open(whole))
+    before = [part.read_bytes() for part in parts]
+    fl.edit(whole).compact(shard_size="10MB")
+    assert list(fl.open(whole)) == expected
+    assert len(fl.open(whole).dataset.shards) == 1
+    fl.edit(whole).drop_snapshots()
+    assert [part.read_bytes() for part in parts] == before  # files of others are nobody's to remove
+
+
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from two_writers import FIELDS, check_two_writers
 
 import fastloader as fl
-
-FIELDS = {"n": fl.IntField(), "data": fl.BytesField()}
 
 _KILLED = """
     import os, random, shutil, signal, sys
@@ -172,49 +171,6 @@ def test_a_reader_sees_whole_states_while_another_writes(tmp_path: Path) -> None
 def test_of_two_writers_at_once_one_wins_and_the_other_loses_nothing(in_store: bool, tmp_path: Path) -> None:
     where = f"memory://{tmp_path.name}/x.fld" if in_store else str(tmp_path / "x.fld")
     check_two_writers(where, None)
-
-
-def check_two_writers(where: str, options: dict[str, Any] | None) -> None:
-    """Threads that delete and add as fast as they can: each change is there in full or was refused."""
-    with fl.DatasetWriter(where, FIELDS, shard_size=300, keys=True, storage_options=options) as writer:
-        for i in range(40):
-            writer.write_sample({"n": i, "data": b"%d" % i}, f"k{i}")
-    done: list[str] = []
-    refused: list[str] = []
-    other: list[BaseException] = []
-
-    def work(mine: int) -> None:
-        for turn in range(5):
-            try:
-                if mine == 0:
-                    fl.edit(where, options).delete(keys=[f"k{turn}"])
-                    done.append(f"-k{turn}")
-                else:
-                    with fl.DatasetWriter(where, None, mode="a", storage_options=options) as writer:
-                        writer.write_sample(
-                            {"n": 100 * mine + turn, "data": b"%d" % (100 * mine + turn)}, f"n{mine}.{turn}"
-                        )
-                    done.append(f"n{mine}.{turn}")
-            except fl.StoreError as error:
-                refused.append(str(error))
-            except BaseException as error:
-                other.append(error)
-
-    threads = [threading.Thread(target=work, args=(mine,)) for mine in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not other
-    reader = fl.open(where, options)
-    keys = {reader.key_of(i) for i in range(len(reader))}
-    expected = {f"k{i}" for i in range(40)} - {one[1:] for one in done if one[0] == "-"}
-    assert keys == expected | {one for one in done if one[0] == "n"}
-    assert len(done) + len(refused) == 15
-    assert all(
-        "was changed by another writer in the meantime" in said or "none can be added" in said for said in refused
-    )
-    assert fl.edit(where, options).snapshots()[0].number == 1 + len(done)
 
 
 def test_who_comes_second_is_told_and_may_do_it_again(tmp_path: Path) -> None:
