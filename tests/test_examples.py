@@ -24,6 +24,7 @@ PAGES = [
     "how-to/expressions.md",
     "how-to/find-the-bottleneck.md",
     "how-to/from-barecat.md",
+    "how-to/living-datasets.md",
     "how-to/migrate-from-ffcv.md",
     "how-to/resume.md",
     "how-to/tar.md",

@@ -177,6 +177,20 @@ def test_expressions_and_joined_datasets_see_what_is_left(original: Path, tmp_pa
     assert fl.verify(tmp_path / "both.fld").ok
 
 
+def test_a_state_of_an_expression_is_refused_in_another_snapshot(tmp_path: Path) -> None:
+    where = tmp_path / "x.fld"
+    with fl.DatasetWriter(where, {"n": fl.IntField()}, shard_size=40) as writer:
+        writer.write_many({"n": list(range(20))})
+    passing = iter(fl.open(where).shuffle(seed=1).batch(4))
+    next(passing)
+    state, rest = passing.state_dict(), [batch["n"].tolist() for batch in passing]
+    fl.edit(where).update({3: {"n": 33}})
+    with pytest.raises(fl.StateError, match=r"open\(20 samples of snapshot 2\).*open\(\.\.\., snapshot=\.\.\.\)"):
+        fl.open(where).shuffle(seed=1).batch(4).iterate(state=state)
+    again = fl.open(where, snapshot=1).shuffle(seed=1).batch(4).iterate(state=state)
+    assert [batch["n"].tolist() for batch in again] == rest
+
+
 def test_a_pickled_reader_is_of_its_snapshot(original: Path) -> None:
     reader = fl.open(original, snapshot=2)
     again = pickle.loads(pickle.dumps(reader))

@@ -119,7 +119,7 @@ def _cool_down(path: Path) -> None:
     from fastloader.stores import forget, resident_bytes
 
     opened = Dataset(path)
-    files = [opened.local / shard.path for shard in opened.shards]
+    files = [opened.local / one.path for one in opened.objects]
     del opened
     for file in files:
         forget(file)

@@ -15,6 +15,7 @@ import click
 from fastloader.cli.archives import json_option, quiet_option
 from fastloader.cli.output import count, printable, say, say_table, to_json
 from fastloader.cli.places import Given, located, not_there, settings_of, store_options, usage_errors
+from fastloader.errors import SampleError
 from fastloader.types import format_size
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def add(
     or an object of them by key, where a key that is not there has none. null is a missing value; bytes are texts.
     """
     editor = _editor(dataset, given)
-    with usage_errors():
+    with _wrong_usage(), usage_errors():
         content = _read(values)
         made = editor.add_column(name, _field(kind, content), _converted(content, kind), compression=compression)
     _tell(dataset, made, as_json, quiet)
@@ -195,7 +196,7 @@ def delete(
         raise click.UsageError("say which samples: a KEY, --index or --where")
     editor = _editor(dataset, given)
     chosen: dict[str, Any] = {"keys": keys or None, "indices": indices or None, "where": _where(where)}
-    with _wrong_numbers(), usage_errors():
+    with _wrong_usage(), usage_errors():
         if dry_run:
             from fastloader.cli.places import open_reader
             from fastloader.editing.choosing import Choice
@@ -207,12 +208,12 @@ def delete(
 
 
 @contextlib.contextmanager
-def _wrong_numbers() -> Iterator[None]:
-    """Numbers of samples that are not there, and values that can't be compared, are wrong usage."""
+def _wrong_usage() -> Iterator[None]:
+    """Samples that are not there, and values that can't be stored or compared, are wrong usage."""
     try:
         yield
-    except (IndexError, TypeError) as error:
-        if type(error) not in (IndexError, TypeError):
+    except (IndexError, TypeError, SampleError) as error:
+        if type(error) not in (IndexError, TypeError, SampleError):
             raise
         raise click.UsageError(str(error)) from error
 
@@ -237,7 +238,7 @@ def update(
     "key", or "index" for the sample's number, beside new values. Or --where says which samples, --set what they get.
     """
     editor = _editor(dataset, given)
-    with _wrong_numbers(), usage_errors():
+    with _wrong_usage(), usage_errors():
         if values is not None:
             if where or sets:
                 raise click.UsageError("give either VALUES, or --where and --set")
