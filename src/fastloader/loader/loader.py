@@ -124,6 +124,7 @@ class DataLoader:
         )  # fmt: skip
         self._names = self.options.chosen_fields(reader)
         self._layouts = self.options.layouts(reader)
+        self._ways = self.options.ways(reader)
         self._pipelines = self.options.compiled(reader)
         self._batch_steps = self.options.batch_steps(self._pipelines)
         self.plan = self.options.plan(reader)
@@ -269,7 +270,14 @@ class DataLoader:
     def _columns(self) -> list[Column]:
         # Only those asked for: the type of another may be unknown here.
         return [
-            Column(number, name, self.reader.dataset.field(number), self._layouts.get(name), self._pipelines.get(name))
+            Column(
+                number,
+                name,
+                self.reader.dataset.field(number),
+                self._layouts.get(name),
+                self._pipelines.get(name),
+                self._ways.get(name),
+            )  # fmt: skip
             for number, name in enumerate(self.reader.field_names)
             if name in self._names
         ]

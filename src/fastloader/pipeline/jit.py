@@ -20,10 +20,19 @@ from numba.extending import register_jitable
 from fastloader.fields import RowFunction
 from fastloader.ops import CustomOp
 from fastloader.pipeline.jit_random import RANDOM, seeded
-from fastloader.pipeline.jit_words import Uncompilable, check_draws, helpers, in_our_words, returns_something
-from fastloader.pipeline.pieces import Row
+from fastloader.pipeline.jit_words import (
+    Uncompilable,
+    check_draws,
+    check_names,
+    helpers,
+    in_our_words,
+    returns_something,
+)
+from fastloader.pipeline.pieces import Arrays, Row
 
-__all__ = ["Uncompilable", "address", "decoder_address"]
+Caller = Callable[..., Any]
+
+__all__ = ["Uncompilable", "address", "caller", "decoder_address"]
 
 _compiled: dict[tuple[Any, ...], Any] = {}
 
@@ -47,9 +56,53 @@ def decoder_address(row: RowFunction, metadata: np.dtype[Any]) -> int:
     return _once(key, lambda: _compile_decoder(row, metadata), row.function, cure)
 
 
+def caller(op: CustomOp, given: Arrays, made: Arrays | None) -> tuple[Caller, Arrays | None]:
+    """The operation compiled for arrays of any size, to be called from Python, which lets go of the GIL meanwhile.
+
+    It is called with the array, ``out`` where ``made`` says what that is, and seed, epoch, sample and op; it gives what
+    the function returns, of which the type comes beside, if that is an array.
+    """
+    cure = "in Python, it may be"
+    key = ("caller", *_identity(op.function), given, made)
+    if key not in _compiled:
+        check_names(op.function, cure)
+        _add_helpers(op.function)
+        try:
+            _compiled[key] = op.function, _compile_caller(op, given, made)
+        except (NumbaError, UnsupportedBytecodeError) as error:
+            raise in_our_words(op.function, error, cure) from None
+    found: tuple[Caller, Arrays | None] = _compiled[key][1]
+    return found
+
+
+def _compile_caller(op: CustomOp, given: Arrays, made: Arrays | None) -> tuple[Caller, Arrays | None]:
+    function = _cached(op.function)
+    arrays = [numba.types.Array(numba.from_dtype(np.dtype(one.dtype)), one.ndim, "C") for one in (given, made) if one]
+    place = numba.types.Array(numba.types.uint64, 1, "C")
+    returned = _specialise(function, (*arrays, RANDOM), nothing=made is not None)
+
+    if made is None:
+
+        def called(array, place):
+            return function(array, seeded(place, np.zeros(16, np.uint32)))
+
+    else:
+
+        def called(array, out, place):
+            return function(array, out, seeded(place, np.zeros(16, np.uint32)))
+
+    whole = numba.njit(nogil=True)(called)
+    whole.compile((*arrays, place))
+    whole.disable_compile()
+    if isinstance(returned, numba.types.Array):
+        return whole, Arrays(str(numba.np.numpy_support.as_dtype(returned.dtype)), returned.ndim)
+    return whole, given if made is None and returned is numba.types.none else made
+
+
 def _once(key: tuple[Any, ...], compile: Callable[[], Any], function: Any, cure: str) -> int:
     if key not in _compiled:
-        check_draws(function, cure)
+        check_draws(function)
+        check_names(function, cure)
         _add_helpers(function)
         try:
             _compiled[key] = function, compile()  # the key may hold the function's parts by their ids
@@ -138,7 +191,7 @@ _STALE = (AttributeError, ImportError, EOFError, pickle.UnpicklingError)
 """What reading compiled code raises that another version of this package kept, or a program that is not a file."""
 
 
-def _specialise(function: Any, types: tuple[Any, ...]) -> None:
+def _specialise(function: Any, types: tuple[Any, ...], nothing: bool = True) -> Any:
     """Compiled for these types and no others: a payload must not become one that can be written to."""
     try:
         function.compile(types)
@@ -146,8 +199,10 @@ def _specialise(function: Any, types: tuple[Any, ...]) -> None:
         function._cache.flush()
         function.compile(types)
     function.disable_compile()
-    if function.overloads[types].signature.return_type is not numba.types.none:
+    returned = function.overloads[types].signature.return_type
+    if nothing and returned is not numba.types.none:
         raise returns_something(function.py_func)
+    return returned
 
 
 def _add_helpers(function: Any) -> None:
