@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import FormatError
-from fastloader.fields import Field, RowDecoder
+from fastloader.fields import Field, ListField, RowDecoder
 from fastloader.formats.fld import Dataset
 from fastloader.loader.padding import Layout, PadSpec, Way, check_way, elements_of, layouts, way_of
 from fastloader.loader.policy import POLICIES
 from fastloader.loader.reading import LEAST_MEMORY, Habit, Io, Reading, check_io, plan_reading
 from fastloader.loader.resources import usable_cpus
-from fastloader.ops import BatchOp, Choose, ClipOp, Follow, LabelOp, Op, SoundOp, Views
+from fastloader.ops import BatchOp, Choose, ClipOp, CustomOp, Follow, LabelOp, Named, Op, SoundOp, Views
 from fastloader.pipeline import (
     HIDDEN,
     BatchStep,
@@ -214,7 +214,11 @@ class LoaderOptions:
                     raise ValueError(
                         f"pad for {name!r}: its pipeline makes samples of one shape; leave out one of the two"
                     )
-            elif named or elements_of(fields[name]) is not None:
+                continue
+            varies = _varies(fields[name], ops)
+            if named and varies is False:
+                raise ValueError(f"pad for {name!r}: what its pipeline makes has no length; leave out one of the two")
+            if varies or named:
                 check_way(name, way, fields)
                 found[name] = way
         return found
@@ -285,6 +289,14 @@ class LoaderOptions:
 def _follows_alone(field: Field, ops: Any) -> bool:
     """Whether it follows an image and does no more: positions are then moved however they are laid out."""
     return kind_of(field, ops) == "follow" and len(ops) == 1
+
+
+def _varies(field: Field, ops: Sequence[Any]) -> bool | None:
+    """Whether what a pipeline makes of values varies in length; ``None`` where functions of the user's decide."""
+    chooses = isinstance(field, ListField) and any(isinstance(op, Choose) for op in ops)
+    if elements_of(field.field if chooses else field) is not None:  # type: ignore[attr-defined]
+        return True
+    return None if any(isinstance(Named.of(op).op, CustomOp) for op in ops if isinstance(op, Op)) else False
 
 
 def _pads_some(fields: Mapping[str, Field], apart: Sequence[str]) -> bool:

@@ -41,7 +41,9 @@ FLOW_OPS = (
 
 _RAW = 2
 _LEAST = 1e-6
-"""Of a share, and of a difference to a whole number of pixels: less is rounding."""
+"""Of a share, and of a slope: less is rounding."""
+_NEAR = 1e-3
+"""Of a pixel: a map is told in float32."""
 
 
 class Place(Protocol):
@@ -102,13 +104,15 @@ def followed(flow: Flow, matrix: Matrix, size: tuple[int, int]) -> Flow:
     top, bottom = sorted((-y / d, (height - y) / d))
     box = np.array([left, top, right, bottom])
     whole = np.rint(box)
-    near = float(np.abs(box - whole).max()) < 1e-3  # the map is told in float32
-    if near and (whole[2] - whole[0], whole[3] - whole[1]) == (width, height):
-        part = _cut(flow, int(whole[0]), int(whole[1]), width, height, np.nan)
+    if float(np.abs(box - whole).max()) < _NEAR:  # cut out before it is resized, as the picture was
+        edges = [int(one) for one in whole]
+        part = _cut(flow, edges[0], edges[1], edges[2] - edges[0], edges[3] - edges[1], np.nan)
+        if part.shape[-3:-1] != size:
+            part = _resized(part, size, "bilinear")
     else:
         limits = np.array([flow.shape[-2], flow.shape[-3]] * 2, np.float64)
-        within = np.clip(whole if near else box, 0, limits)
-        if np.abs(within - box).max() > 1e-3:
+        within = np.clip(box, 0, limits)
+        if np.abs(within - box).max() > _NEAR:
             return warped(flow, matrix, size, "bilinear", np.nan)
         part = _resized(flow, size, "bilinear", tuple(within.tolist()))  # type: ignore[arg-type]
     return _mirrored(part, a < 0, d < 0)

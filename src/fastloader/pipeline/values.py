@@ -13,14 +13,22 @@ from numpy.typing import NDArray
 
 from fastloader.errors import FastLoaderError, OperationError
 from fastloader.fields import (
+    AudioCompressedField,
     AudioTokensField,
+    AudioWaveformField,
     Field,
+    FloatField,
+    IntField,
     JSONField,
     ListField,
     NDArrayField,
     OpticalFlowField,
     PackedTextField,
+    PointsField,
+    SpectrogramField,
     TokenizedTextField,
+    VideoCompressedField,
+    VideoFramesField,
 )
 from fastloader.fields.nested_dict import DictBatch
 from fastloader.functions import COMPILED_TYPES, RETURNED
@@ -317,6 +325,14 @@ def _taken(field: Field) -> str:
     others = []
     if isinstance(field, ListField):
         others = ["Choose first"]
+    elif isinstance(field, PointsField):
+        others = ["Follow first", "Normalize", "Cast"]
+    elif isinstance(field, AudioWaveformField | AudioCompressedField | SpectrogramField):
+        others = ["the operations on sounds first"]
+    elif isinstance(field, VideoCompressedField | VideoFramesField):
+        others = ["ClipSampler and the operations on images behind it"]
+    elif isinstance(field, IntField | FloatField):
+        others = ["OneHot, LabelSmoothing and ReplaceLabel first"]
     elif isinstance(field, OpticalFlowField):
         others = [*(op.__name__ for op in FLOW_OPS), "Follow", "Normalize", "Cast"]
     elif known_of(field) is not None:
