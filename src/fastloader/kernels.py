@@ -161,7 +161,7 @@ STEPS = (
 )  # fmt: skip
 """Names of the steps of a program, at the index that is their number in C++."""
 
-SOUNDS = ("float32", "float16", "int16", "file", "tokens")
+SOUNDS = ("float32", "float16", "int16", "file", "tokens", "words")
 """How sounds are stored, at the index that is its number in C++."""
 
 SOUND_STEPS = ("segment", "fit", "resample", "mono", "gain", "noise", "shift", "mel", "mask")

@@ -75,7 +75,9 @@ def test_what_does_not_fit_is_told_at_once(tmp_path, reader):
     with pytest.raises(PipelineError, match="Choose.*is no operation on texts: TextField takes functions of yours"):
         fl.DataLoader(plain, pipelines={"it": [ops.Choose()]})
     for wrong in ([ops.Choose(), ops.Choose()], [ops.Choose(), ops.Resize((2, 2))], [ops.Resize((2, 2)), ops.Choose()]):
-        with pytest.raises(PipelineError, match="is no operation on lists of .*: ListField takes Choose first, functions"):
+        with pytest.raises(
+            PipelineError, match="is no operation on lists of .*: ListField takes Choose first, functions"
+        ):
             fl.DataLoader(reader, pipelines={"it": wrong})
     for index in (1.5, "a", True):
         with pytest.raises(TypeError, match="index="):

@@ -235,6 +235,10 @@ def test_functions_and_numbers_behind(reader):
     assert all(one.shape == (8, 8) and one.dtype == np.float16 for one in found)
     scaled = through(reader, [ops.CenterCrop(8), ops.Normalize((1, 2), 2)])
     plain = through(reader, [ops.CenterCrop(8)])
+    first = through(reader, [ops.CenterCrop(8), ops.Layout("CHW")])
+    assert np.array_equal(first, np.moveaxis(np.stack(plain), -1, 1))
+    usual = through(reader, [ops.CenterCrop(8), ops.Normalize((1, 2), 2), ops.Cast("float16"), ops.Layout("CHW")])
+    assert identical(np.stack(usual), np.moveaxis(np.stack(scaled).astype(np.float16), -1, 1).copy())
     np.testing.assert_allclose(scaled, (np.stack(plain) - [1, 2]) / 2, atol=1e-6)
     sizes = fl.DataLoader(reader, 8, pipelines={"flow": [ops.Follow("image"), length], "image": [ops.CenterCrop(8)]})
     assert next(iter(sizes))["flow"].shape == (8, 8, 8)
@@ -247,7 +251,9 @@ def test_flow_of_many_sizes_comes_as_a_list(tmp_path):
     small = fl.DataLoader(reader, 3, shuffle=False, pipelines={"flow": [ops.CenterCrop(10)]}, on_error="replace")
     (batch,) = small
     assert np.ma.getmaskarray(batch["flow"]).reshape(3, -1).all(axis=1).tolist() == [False, True, True]
-    with pytest.raises(fl.OperationError, match="sample 1, field 'flow': flow of 8x9 is smaller than the crop of 10x10"):
+    with pytest.raises(
+        fl.OperationError, match="sample 1, field 'flow': flow of 8x9 is smaller than the crop of 10x10"
+    ):
         list(fl.DataLoader(reader, 3, pipelines={"flow": [ops.CenterCrop(10)]}))
 
 
@@ -262,7 +268,9 @@ def test_flow_of_many_sizes_comes_as_a_list(tmp_path):
         ([ops.RandomTranslate(3, fill=(1, 2, 3))], "one number of pixels for both directions"),
         ([ops.HorizontalFlip().returning("x")], "returns nothing of what it draws here"),
         ([ops.Resize((4, 4)), ops.Follow("image")], "begins with one ops.Follow"),
-        ([ops.Cast("float16"), ops.Layout("CHW")], "is no operation on flow"),
+        ([ops.Cast("float16"), ops.HorizontalFlip()], "comes before functions of yours, Normalize, Cast and Layout"),
+        ([ops.Layout("CHW"), ops.Normalize((1, 2), 3)], "takes channels last: put it before Layout"),
+        ([ops.Follow("image"), ops.HorizontalFlip()], "comes before functions of yours, Normalize, Cast and Layout"),
     ],
 )
 def test_what_makes_no_sense_of_flow_is_refused(pipeline, why, reader):

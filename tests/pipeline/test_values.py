@@ -276,7 +276,9 @@ def test_an_error_names_sample_field_operation_and_line(reader):
         list(fl.DataLoader(reader, 4, shuffle=False, fields=["text"], pipelines={"text": [picky]}))
     assert (caught.value.sample, caught.value.field) == (3, "text")
     line = picky.function.__code__.co_firstlineno + 3
-    assert f"the operation picky failed in line {line} of test_values.py: KeyError: 'Text 3, größer'" in str(caught.value)
+    assert f"the operation picky failed in line {line} of test_values.py: KeyError: 'Text 3, größer'" in str(
+        caught.value
+    )
     with pytest.raises(fl.OperationError) as caught:  # compiled code, which knows no lines
         list(fl.DataLoader(reader, 4, shuffle=False, fields=["tokens"], pipelines={"tokens": [changed, far]}))
     assert (caught.value.sample, caught.value.field) == (0, "tokens")
@@ -299,7 +301,9 @@ def test_policies_hold(workers, reader):
         assert [text.split()[1] for text in batch["text"]] == [f"{i}," for i in batch["number"].tolist()]
     assert loader.stats()["bad_values"] == 2
     replaced = list(fl.DataLoader(reader, 4, pipelines={"text": [picky]}, on_error="replace", **options))
-    gone = [i for batch in replaced for i, text in zip(batch["number"].tolist(), batch["text"], strict=True) if text is None]
+    gone = [
+        i for batch in replaced for i, text in zip(batch["number"].tolist(), batch["text"], strict=True) if text is None
+    ]
     assert gone == [3, 10]
     lengths = fl.DataLoader(reader, 4, pipelines={"text": [picky, counted]}, on_error="replace", **options)
     first = next(iter(lengths))["text"]
@@ -370,14 +374,18 @@ def test_videos_and_encoded_sounds_come_as_they_are_read(tmp_path):
     [
         ("text", [ops.RandomResizedCrop(4)], "is no operation on texts: TextField takes functions of yours"),
         ("text", [ops.Cast("float32")], "is no operation on texts"),
-        ("text", [shouted, ops.Resize((4, 4))], "is no operation on texts that a function made"),
+        ("text", [shouted, ops.Resize((4, 4))], "is no operation on what was made of texts"),
         ("text", [str.upper], "is no operation but a method_descriptor; @fastloader.ops.custom makes it one"),
         ("text", [ops.custom(lambda text, random: np.random.rand())], "differ from run to run"),
-        ("tokens", [ops.HorizontalFlip()], "TokenizedTextField takes Normalize, Cast, functions of yours"),
-        ("tokens", [ops.Choose()], "TokenizedTextField takes Normalize, Cast, functions"),
+        (
+            "tokens",
+            [ops.HorizontalFlip()],
+            "TokenizedTextField takes RandomSegment, PadOrTrim, Normalize, Cast, functions of yours",
+        ),
+        ("tokens", [ops.Choose()], "TokenizedTextField takes RandomSegment, PadOrTrim, Normalize, Cast, functions"),
         ("captions", [shouted, ops.Choose()], "ListField takes Choose first, functions of yours"),
         ("parts", [ops.OneHot(3)], "has no numbers"),
-        ("number", [shift, ops.OneHot(3)], "is no operation on whole numbers that a function made"),
+        ("number", [shift, ops.OneHot(3)], "is no operation on labels|made of whole numbers"),
         ("sound", [changed, ops.RandomSegment(frames=3)], "the samples of a batch must have one length"),
         ("packed", [marked.returning("x")], "whose draws are not known"),
         ("text", ops.Views(2, [shouted]), "neither images nor arrays of a fixed shape"),
@@ -397,3 +405,31 @@ def test_what_can_not_be_compiled_runs_in_python_and_is_told(reader):
     loader = fl.DataLoader(reader, 2, shuffle=False, fields=["tokens"], pipelines={"tokens": [named]})
     assert "in Python threads, behind the engine: named (line" in loader.explain()
     assert next(iter(loader))["tokens"]["text"][0] == ",".join(map(str, reader[0]["tokens"]))
+
+
+@pytest.mark.parametrize("vocabulary", [200, 1000, 70_000])
+def test_windows_of_tokens_are_cut_by_the_engine(vocabulary, tmp_path):
+    rng = np.random.default_rng(2)
+    texts = [rng.integers(0, vocabulary, 1 + 7 * i) for i in range(12)]
+    with fl.DatasetWriter(tmp_path / "x.fld", {"tokens": fl.TokenizedTextField(vocab_size=vocabulary)}) as writer:
+        writer.write_many([text] for text in texts)
+    reader = fl.open(tmp_path / "x.fld")
+    options = {"shuffle": False, "num_workers": 0}
+    loader = fl.DataLoader(reader, 12, pipelines={"tokens": [ops.PadOrTrim(frames=20, value=9)]}, **options)
+    (batch,) = loader
+    assert "(20,)" in loader.explain()
+    wanted = np.stack([np.pad(text, (0, 20))[:20] + 9 * (np.arange(20) >= len(text)) for text in texts])
+    assert identical(batch["tokens"], wanted.astype(reader.fields["tokens"].dtype))
+    cut = [ops.RandomSegment(frames=10, pad=True), part]
+    (first,) = fl.DataLoader(reader, 12, pipelines={"tokens": cut}, seed=1, **options)
+    (again,) = fl.DataLoader(reader, 12, pipelines={"tokens": cut}, seed=1, shuffle=False, num_workers=2)
+    assert identical(first, again)
+    assert first["tokens"].shape == (12, 2)
+    (windows,) = fl.DataLoader(reader, 12, pipelines={"tokens": cut[:1]}, seed=1, **options)
+    for window, text in zip(windows["tokens"], texts, strict=True):
+        whole = np.pad(text, (0, max(0, 10 - len(text))))
+        assert (np.lib.stride_tricks.sliding_window_view(whole, 10) == window).all(axis=1).any()
+    with pytest.raises(fl.ShapeError, match="sample 0, field 'tokens'"):
+        list(fl.DataLoader(reader, 12, pipelines={"tokens": [ops.RandomSegment(frames=10)]}, **options))
+    with pytest.raises(PipelineError, match="takes a sound, and gets tokens"):
+        fl.DataLoader(reader, 12, pipelines={"tokens": [ops.Gain(3)]})

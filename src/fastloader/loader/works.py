@@ -164,7 +164,7 @@ def _behind(
     made = view.blank(len(images))
     for i in np.flatnonzero(good).tolist():
         try:
-            made[i] = view.tail.run(images[i], given.epoch, int(given.numbers[i]), told[i])
+            made[i] = view.tail.run(images[i, ...], given.epoch, int(given.numbers[i]), told[i])
         except Exception as error:
             good[i] = False
             given.bad(i, error)

@@ -17,6 +17,7 @@ from fastloader.fields import (
     Field,
     NDArrayField,
     SpectrogramField,
+    TokenizedTextField,
 )
 from fastloader.fields.sound_files import load_library
 from fastloader.ops.sound import PadOrTrim, RandomSegment, Sound, SoundOp
@@ -117,7 +118,7 @@ def compile_sound(name: str, field: Field, ops: Sequence[Any], seed: int) -> Sou
 
 
 def _told(stored: _Stored, ops: Sequence[SoundOp], row_bytes: int) -> str:
-    what = {"file": "decoded by libsndfile", "tokens": "unpacked"}.get(stored.kind, "copied")
+    what = {"file": "decoded by libsndfile", "tokens": "unpacked", "words": "copied"}.get(stored.kind, "copied")
     narrowed = bool(ops) and isinstance(ops[0], RandomSegment | PadOrTrim)
     part = "what lies around the part that is wanted" if stored.kind == "file" else "the part that is wanted"
     return (
@@ -136,12 +137,15 @@ def _stored(name: str, field: Field) -> _Stored:
     if isinstance(field, AudioTokensField):
         given = Sound(None, field.codebooks, 0, "tokens", field.dtype.name)
         return _Stored("tokens", given, field.bits)
+    if isinstance(field, TokenizedTextField):
+        given = Sound(None, 1, 0, "tokens", field.dtype.name, flat=True)
+        return _Stored("words", given, 8 * field.dtype.itemsize)
     if isinstance(field, NDArrayField) and field.dtype.name in _NUMBERS and field.dtype.isnative:
         shape = field.shape
         if shape is not None and shape[:1] == (None,) and len(shape) in (1, 2) and all(shape[1:]):
             return _Stored(field.dtype.name, Sound(None, shape[1] if len(shape) == 2 else 1))
     raise PipelineError(
         f"pipelines for {name!r}: {field!r} has no sounds",
-        hint="these operations take AudioWaveformField, AudioCompressedField, SpectrogramField, AudioTokensField, and "
-        "NDArrayField of float32, float16 or int16 with the shape (None,) or (None, channels)",
+        hint="these operations take AudioWaveformField, AudioCompressedField, SpectrogramField, AudioTokensField, "
+        "TokenizedTextField, and NDArrayField of float32, float16 or int16 with the shape (None,) or (None, channels)",
     )

@@ -32,7 +32,20 @@ from fastloader.fields import (
 )
 from fastloader.fields.nested_dict import DictBatch
 from fastloader.functions import COMPILED_TYPES, RETURNED
-from fastloader.ops import Cast, Choose, ClipOp, CustomOp, Follow, LabelOp, Named, Normalize, Op, Random, SoundOp
+from fastloader.ops import (
+    Cast,
+    Choose,
+    ClipOp,
+    CustomOp,
+    Follow,
+    LabelOp,
+    Layout,
+    Named,
+    Normalize,
+    Op,
+    Random,
+    SoundOp,
+)
 from fastloader.pipeline.compiler import find_jit, no_operation, wrong
 from fastloader.pipeline.draws import MAX_OPS, Entry, Sharer, entry_of, sharers_of
 from fastloader.pipeline.flow import FLOW_OPS, flow_step
@@ -145,7 +158,7 @@ def compile_behind(
     drawn, told = list(lines), []
     entries: list[Entry] = []
     stages: list[ValueStage] = []
-    changed = before > 0  # by a function, which may make anything
+    changed = before > 0  # values are no longer what the field gives
     jit = find_jit() if any(isinstance(bare, CustomOp) and bare.jit for bare in map(_bare, ops)) else None
     for i, op in enumerate(ops):
         try:
@@ -156,12 +169,16 @@ def compile_behind(
                 number, share = entries[-1].number, entries[-1].share
                 if entries[-1].returns is not None:
                     raise ValueError("returns nothing of what it draws here")
-            stage, known, how = _stage(field, _bare(op), number, known, changed, jit)
+            behind = [stage.op for stage in stages]
+            if isinstance(op, Normalize) and any(isinstance(one, Layout) for one in behind):
+                raise ValueError("takes channels last: put it before Layout")
+            function = any(isinstance(one, CustomOp) for one in behind)
+            stage, known, how = _stage(field, _bare(op), number, known, changed, function, jit)
         except ValueError as error:
             raise wrong(drawn, op, str(error)) from None
         if isinstance(stage.op, FLOW_OPS) and share is not None and entries[-1].compares_size:
             stage = ValueStage(stage.op, number, stage.run, size_of=share)
-        changed = changed or isinstance(stage.op, CustomOp)
+        changed = changed or not isinstance(stage.op, (*FLOW_OPS, Choose))
         stages.append(stage)
         drawn.append(f"{op}: {known or _made_of(field, stage.op, changed)}")
         told.append(how)
@@ -179,9 +196,12 @@ def _bare(op: Any) -> Any:
 
 
 def _stage(
-    field: Field, op: Any, number: int, known: Arrays | None, changed: bool, jit: ModuleType | None
+    field: Field, op: Any, number: int, known: Arrays | None, changed: bool, function: bool, jit: ModuleType | None
 ) -> tuple[ValueStage, Arrays | None, str]:
-    """An operation, what is known of the values behind it, and how it is run."""
+    """An operation, what is known of the values behind it, and how it is run.
+
+    ``changed``: values are no longer what the field gives. ``function``: they are what a function of the user's made.
+    """
     if isinstance(op, CustomOp):
         return _custom_stage(op, number, known, jit)
     if isinstance(op, Cast | Normalize) and (known is not None or changed or isinstance(field, OpticalFlowField)):
@@ -189,13 +209,18 @@ def _stage(
         made = None if known is None else Arrays(dtype, known.ndim)
         return ValueStage(op, number, partial(_converted, op)), made, f"by numpy, behind the engine: {op}"
     if isinstance(op, Choose) and isinstance(field, ListField) and number == 0:
-        return ValueStage(op, number, partial(_chosen, op)), None, f"in Python threads, behind the engine: {op}"
-    if isinstance(op, FLOW_OPS) and isinstance(field, OpticalFlowField) and not changed:
-        run = flow_step(op)
-        return ValueStage(op, number, run), known, f"in Python threads, behind the engine: {op}"
+        chosen = known_of(field.field)
+        return ValueStage(op, number, partial(_chosen, op)), chosen, f"in Python threads, behind the engine: {op}"
+    if isinstance(field, OpticalFlowField):
+        if isinstance(op, FLOW_OPS):
+            if changed:
+                raise ValueError("comes before functions of yours, Normalize, Cast and Layout")
+            return ValueStage(op, number, flow_step(op)), known, f"in Python threads, behind the engine: {op}"
+        if isinstance(op, Layout) and not function:
+            return ValueStage(op, number, partial(_turned, op)), known, f"by numpy, behind the engine: {op}"
     if not isinstance(op, Op | Choose | LabelOp | SoundOp | ClipOp | Follow):
         raise ValueError(no_operation(op))
-    raise ValueError(f"is no operation on {_kind(field)}{' that a function made' if changed else ''}: {_taken(field)}")
+    raise ValueError(f"is no operation on {'what was made of ' if changed else ''}{_kind(field)}: {_taken(field)}")
 
 
 def _custom_stage(
@@ -294,6 +319,10 @@ def _converted(op: Cast | Normalize, value: Any, place: Place) -> NDArray[Any]:
         raise OperationError(f"the operation {op} {error}") from error
 
 
+def _turned(op: Layout, value: Any, place: Place) -> NDArray[Any]:
+    return np.moveaxis(value, -1, -3) if op.order == "CHW" else value
+
+
 def _chosen(op: Choose, value: Any, place: Place) -> Any:
     return op.element(value, place.random)
 
@@ -317,6 +346,8 @@ def _made_of(field: Field, op: Any, changed: bool) -> str:
     """What an operation makes of values of which nothing is known."""
     if isinstance(op, Cast | Normalize):
         return f"arrays of {op.dtype if isinstance(op, Cast) else 'float32'}"
+    if isinstance(op, Layout):
+        return f"flow, {op.order}"
     return "anything" if changed else _kind(field, op)
 
 
@@ -334,7 +365,9 @@ def _taken(field: Field) -> str:
     elif isinstance(field, IntField | FloatField):
         others = ["OneHot, LabelSmoothing and ReplaceLabel first"]
     elif isinstance(field, OpticalFlowField):
-        others = [*(op.__name__ for op in FLOW_OPS), "Follow", "Normalize", "Cast"]
+        others = [*(op.__name__ for op in FLOW_OPS), "Layout", "Normalize", "Cast", "or Follow first"]
+    elif isinstance(field, TokenizedTextField | AudioTokensField):
+        others = ["RandomSegment", "PadOrTrim", "Normalize", "Cast"]
     elif known_of(field) is not None:
         others = ["Normalize", "Cast"]
     mine = "functions of yours (@fastloader.ops.custom)"
