@@ -143,7 +143,8 @@ ELEMENTS = ("uint8", "float16", "bfloat16", "float32")
 """What pixels can be cast to, at the index that is its number in C++."""
 
 NUMBERS = (
-    "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64", "float16", "bfloat16",
+    "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64", "float16",
+    "bfloat16",
 )  # fmt: skip
 """What numbers of arrays may be before they are converted to elements, at the index that is its number in C++."""
 

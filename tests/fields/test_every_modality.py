@@ -129,7 +129,7 @@ def test_operations_on_something_else_are_refused_with_what_is_taken(modality: M
     reader = fl.open(written(modality, tmp_path))
     if isinstance(modality.field, fl.MaskField):
         return  # which takes all that images take
-    with pytest.raises(PipelineError, match="takes |those are|begin with a ClipSampler"):
+    with pytest.raises(PipelineError, match=r"takes |those are|begin with a ClipSampler"):
         fl.DataLoader(reader, 4, fields=[NAME], pipelines={NAME: [ops.Solarize()]})
 
 

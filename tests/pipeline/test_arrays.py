@@ -409,7 +409,7 @@ def shifted(vector, random):
         [ops.Cast("float16"), shifted, ops.Cast("bfloat16")],
         [ops.Cast("float32"), shifted],
     ],
-    ids=str,
+    ids=lambda ops: ", ".join(map(str, ops)) or "nothing",
 )
 def test_embeddings_of_every_type_go_through_as_numpy_would_do_it(dtype, pipeline, tmp_path):
     """The operations begin with the vectors that a batch has without a pipeline; a compiled function is no other."""

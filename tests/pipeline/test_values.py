@@ -171,7 +171,13 @@ def test_epochs_draw_anew(name, reader):
     assert not identical(first, second)
 
 
-@pytest.mark.parametrize("ops_", [[changed], [part], [doubled], [changed, doubled], [changed, part, changed]], ids=str)
+def names(pipeline):
+    return ", ".join(map(str, pipeline))
+
+
+@pytest.mark.parametrize(
+    "ops_", [[changed], [part], [doubled], [changed, doubled], [changed, part, changed]], ids=names
+)
 def test_compiled_and_in_python_is_the_same(ops_, reader, monkeypatch):
     options = {"seed": 1, "fields": ["tokens"], "num_workers": 0}
     loader = fl.DataLoader(reader, 5, pipelines={"tokens": ops_}, **options)
@@ -256,7 +262,7 @@ def test_operations_without_functions_have_numpys_bits(reader):
 
 @ops.custom
 def picky(text, random):
-    if text.endswith(" 3, größer") or text.endswith(" 10, größer"):
+    if text.endswith((" 3, größer", " 10, größer")):
         raise KeyError(text)
     return text
 
@@ -390,7 +396,6 @@ def test_videos_and_encoded_sounds_come_as_they_are_read(tmp_path):
         ("packed", [marked.returning("x")], "whose draws are not known"),
         ("text", ops.Views(2, [shouted]), "neither images nor arrays of a fixed shape"),
     ],
-    ids=str,
 )
 def test_what_makes_no_sense_is_refused_with_what_is_taken(name, pipeline, why, reader):
     with pytest.raises(PipelineError, match=why):

@@ -277,7 +277,7 @@ class DataLoader:
                 self._layouts.get(name),
                 self._pipelines.get(name),
                 self._ways.get(name),
-            )  # fmt: skip
+            )
             for number, name in enumerate(self.reader.field_names)
             if name in self._names
         ]
