@@ -291,7 +291,7 @@ def _follows_alone(field: Field, ops: Any) -> bool:
     return kind_of(field, ops) == "follow" and len(ops) == 1
 
 
-def _varies(field: Field, ops: Sequence[Any]) -> bool | None:
+def _varies(field: Field, ops: Any) -> bool | None:
     """Whether what a pipeline makes of values varies in length; ``None`` where functions of the user's decide."""
     chooses = isinstance(field, ListField) and any(isinstance(op, Choose) for op in ops)
     if elements_of(field.field if chooses else field) is not None:  # type: ignore[attr-defined]

@@ -26,7 +26,7 @@ from fastloader.pipeline import (
     SoundPipeline,
     Values,
 )
-from fastloader.types import Buffer
+from fastloader.types import Buffer, byte_view
 
 
 class Work(Protocol):
@@ -199,7 +199,7 @@ class Filled:
 
     def again(self, metadata: Any, payload: Buffer, epoch: int, sample: int) -> None:
         """The row."""
-        self._rows.again(metadata, memoryview(payload))
+        self._rows.again(metadata, byte_view(payload))
 
 
 class Sounds:
@@ -359,9 +359,9 @@ def through(
     if way is None:
         return Made({given.name: (values.collate(made), all_or(good))}, found)
     rows, misfits = find_misfits(made, way)
-    for i, error in misfits.items():
+    for i, misfit in misfits.items():
         good[i], rows[i] = False, None
-        given.bad(i, error)
+        given.bad(i, misfit)
     laid = laid_out(rows, told_by(given.name, rows, way))
     return Made({given.name: (laid, all_or(good))}, found)
 

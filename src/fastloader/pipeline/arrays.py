@@ -45,7 +45,8 @@ def compile_arrays(
     element_type(rows[-1].dtype)
     _, *pieces = cut([entry.op for entry in entries], rows)
     scaled = isinstance(field, EmbeddingField) and field.dtype == "int8"
-    program = kernels.Program.scaled(*given.shape, seed) if scaled else kernels.Program.rows(row_bytes(given), seed)
+    count = given.shape[0] if scaled else 0
+    program = kernels.Program.scaled(count, seed) if scaled else kernels.Program.rows(row_bytes(given), seed)
     to = "memory" if pieces else "the batch"
     how = "scaled" if scaled else "copied"
     told = f"native, {how} from stored bytes to {to}; {program.row_bytes:,} bytes a sample"

@@ -155,7 +155,7 @@ def linked(
     for piece in pieces:
         op, place = piece.apart, piece.ops[0][0]
         number = entries[place].number
-        why = why_python(op, jit, piece.given) if isinstance(op, CustomOp) else None
+        why = why_python(op, jit, piece.given.dtype) if isinstance(op, CustomOp) else None
         if stages or why is not None:
             stages.append(Stage(number, op or _native_behind(piece, seed, entries), piece.made))
             told.append(_told_of_python(piece, why))

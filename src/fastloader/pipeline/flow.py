@@ -86,7 +86,8 @@ def _moved(op: Any, flow: Flow, place: Place) -> Flow:
         right, down = (int(one) for one in drawn)
         return _cut(flow, -right, -down, width, height, fill)
     if isinstance(op, RandomResizedCrop | CenterCrop | RandomCrop):
-        part = _cut(flow, *(int(one) for one in drawn), fill)
+        left, top, width, height = (int(one) for one in drawn)
+        part = _cut(flow, left, top, width, height, fill)
         return _resized(part, op.size, op.filter) if isinstance(op, RandomResizedCrop) else part  # type: ignore[arg-type]
     return warped(flow, drawn.reshape(2, 3), (height, width), op.filter, fill)
 
@@ -114,7 +115,7 @@ def followed(flow: Flow, matrix: Matrix, size: tuple[int, int]) -> Flow:
         within = np.clip(box, 0, limits)
         if np.abs(within - box).max() > _NEAR:
             return warped(flow, matrix, size, "bilinear", np.nan)
-        part = _resized(flow, size, "bilinear", tuple(within.tolist()))  # type: ignore[arg-type]
+        part = _resized(flow, size, "bilinear", tuple(within.tolist()))
     return _mirrored(part, a < 0, d < 0)
 
 

@@ -125,7 +125,8 @@ class FlowFollowing:
     def move(self, flow: NDArray[np.float32], matrix: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """A sample's flow as the picture has it now, and where it is known."""
         moved = followed(flow, matrix, (self.height, self.width))
-        return moved, ~np.isnan(moved).any(axis=-1)
+        known: NDArray[np.bool_] = np.logical_not(np.isnan(moved).any(axis=-1))
+        return moved, known
 
 
 def hidden_size(image: str) -> str:

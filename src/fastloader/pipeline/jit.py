@@ -56,50 +56,43 @@ def decoder_address(row: RowFunction, metadata: np.dtype[Any]) -> int:
     return _once(key, lambda: _compile_decoder(row, metadata), row.function, cure)
 
 
-def caller(op: CustomOp, given: Arrays, made: Arrays | None) -> tuple[Caller, Arrays | None]:
+def caller(op: CustomOp, given: Arrays, made: Arrays | None) -> Caller:
     """The operation compiled for arrays of any size, to be called from Python, which lets go of the GIL meanwhile.
 
-    It is called with the array, ``out`` where ``made`` says what that is, and seed, epoch, sample and op; it gives what
-    the function returns, of which the type comes beside, if that is an array.
+    It is called with the array, ``out`` where ``made`` says what that is, and seed, epoch, sample and op. A function
+    that returns something is not compiled: what numbers become when they are added is another matter there.
     """
-    cure = "in Python, it may be"
     key = ("caller", *_identity(op.function), given, made)
-    if key not in _compiled:
-        check_names(op.function, cure)
-        _add_helpers(op.function)
-        try:
-            _compiled[key] = op.function, _compile_caller(op, given, made)
-        except (NumbaError, UnsupportedBytecodeError) as error:
-            raise in_our_words(op.function, error, cure) from None
-    found: tuple[Caller, Arrays | None] = _compiled[key][1]
-    return found
+    return _kept(key, lambda: _compile_caller(op, given, made), op.function, "in Python it can be used")  # type: ignore[no-any-return]
 
 
-def _compile_caller(op: CustomOp, given: Arrays, made: Arrays | None) -> tuple[Caller, Arrays | None]:
+def _compile_caller(op: CustomOp, given: Arrays, made: Arrays | None) -> Caller:
     function = _cached(op.function)
     arrays = [numba.types.Array(numba.from_dtype(np.dtype(one.dtype)), one.ndim, "C") for one in (given, made) if one]
-    place = numba.types.Array(numba.types.uint64, 1, "C")
-    returned = _specialise(function, (*arrays, RANDOM), nothing=made is not None)
+    _specialise(function, (*arrays, RANDOM))
+    called: Any
 
     if made is None:
 
         def called(array, place):
-            return function(array, seeded(place, np.zeros(16, np.uint32)))
+            function(array, seeded(place, np.zeros(16, np.uint32)))
 
     else:
 
         def called(array, out, place):
-            return function(array, out, seeded(place, np.zeros(16, np.uint32)))
+            function(array, out, seeded(place, np.zeros(16, np.uint32)))
 
-    whole = numba.njit(nogil=True)(called)
-    whole.compile((*arrays, place))
-    whole.disable_compile()
-    if isinstance(returned, numba.types.Array):
-        return whole, Arrays(str(numba.np.numpy_support.as_dtype(returned.dtype)), returned.ndim)
-    return whole, given if made is None and returned is numba.types.none else made
+    whole: Caller = numba.njit(nogil=True)(called)
+    _specialise(whole, (*arrays, numba.types.Array(numba.types.uint64, 1, "C")))
+    return whole
 
 
 def _once(key: tuple[Any, ...], compile: Callable[[], Any], function: Any, cure: str) -> int:
+    found: int = _kept(key, compile, function, cure).address
+    return found
+
+
+def _kept(key: tuple[Any, ...], compile: Callable[[], Any], function: Any, cure: str) -> Any:
     if key not in _compiled:
         check_draws(function)
         check_names(function, cure)
@@ -108,8 +101,7 @@ def _once(key: tuple[Any, ...], compile: Callable[[], Any], function: Any, cure:
             _compiled[key] = function, compile()  # the key may hold the function's parts by their ids
         except (NumbaError, UnsupportedBytecodeError) as error:
             raise in_our_words(function, error, cure) from None
-    found: int = _compiled[key][1].address
-    return found
+    return _compiled[key][1]
 
 
 def _identity(function: Any) -> tuple[Any, ...]:
@@ -191,7 +183,7 @@ _STALE = (AttributeError, ImportError, EOFError, pickle.UnpicklingError)
 """What reading compiled code raises that another version of this package kept, or a program that is not a file."""
 
 
-def _specialise(function: Any, types: tuple[Any, ...], nothing: bool = True) -> Any:
+def _specialise(function: Any, types: tuple[Any, ...]) -> None:
     """Compiled for these types and no others: a payload must not become one that can be written to."""
     try:
         function.compile(types)
@@ -199,10 +191,8 @@ def _specialise(function: Any, types: tuple[Any, ...], nothing: bool = True) -> 
         function._cache.flush()
         function.compile(types)
     function.disable_compile()
-    returned = function.overloads[types].signature.return_type
-    if nothing and returned is not numba.types.none:
+    if function.overloads[types].signature.return_type is not numba.types.none:
         raise returns_something(function.py_func)
-    return returned
 
 
 def _add_helpers(function: Any) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import FastLoaderError, OperationError
-from fastloader.functions import HALVES, RETURNED, line_of
+from fastloader.functions import COMPILED_TYPES, HALVES, RETURNED, line_of
 from fastloader.ops import Cast, CustomOp, Layout, Normalize, Numbers, Op, Pixels, Poison, Random
 from fastloader.ops.values import element_type as found_type
 from fastloader.types import Buffer
@@ -150,12 +150,12 @@ def converted(program: kernels.Program, piece: Piece) -> kernels.Program:
     )  # fmt: skip
 
 
-def why_python(op: CustomOp, jit: ModuleType | None, given: Row) -> str | None:
+def why_python(op: CustomOp, jit: ModuleType | None, dtype: str) -> str | None:
     """Why the operation is not compiled; ``None`` where it is."""
     if not op.jit:
         return "jit=False"
-    if given.dtype in HALVES:
-        return f"numba has no {given.dtype}"
+    if dtype not in COMPILED_TYPES:
+        return f"numba has no {dtype}"
     return NO_NUMBA if jit is None else None
 
 
@@ -197,7 +197,7 @@ class Tail:
             try:
                 # Compiled code counts with 64 bits: what would wrap round here has another result there.
                 with np.errstate(over="raise"):
-                    returned: Any = runs.function(*arguments)  # type: ignore[func-returns-value]
+                    returned: Any = runs.function(*arguments)
             except Exception as error:
                 raise failed(runs, error) from error
             if returned is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ from fastloader.fields import (
     VideoFramesField,
 )
 from fastloader.fields.nested_dict import DictBatch
-from fastloader.functions import COMPILED_TYPES, RETURNED
+from fastloader.functions import RETURNED
 from fastloader.ops import (
     Cast,
     Choose,
@@ -91,11 +91,11 @@ class Values:
     """Operations on each value of a field, ready to be run, and how they are told."""
 
     name: str
-    field: Field
+    of: Field
     stages: tuple[ValueStage, ...]
     seed: int
     lines: tuple[str, ...] = ()
-    sharers: tuple[Sharer, ...] = field(default=())
+    sharers: tuple[Sharer, ...] = ()
 
     def run(
         self, value: Any, epoch: int, sample: int, sizes: dict[str, tuple[int, int]] | None = None, plain: bool = False
@@ -113,7 +113,7 @@ class Values:
 
     def collate(self, values: Sequence[Any]) -> Any:
         """Values of several samples as one: an array where shapes agree, a dictionary of such, else a list."""
-        return gathered(self.field, values)
+        return gathered(self.of, values)
 
 
 def gathered(field: Field, values: Sequence[Any]) -> Any:
@@ -236,16 +236,13 @@ def _custom_stage(
             raise ValueError(f"has an output that can't be had for {known}")
     why = "jit=False" if not op.jit else "its values are no arrays of one known type" if known is None else None
     if known is not None and why is None:
-        why = why_python(op, jit, known)
-        if why is None and known.dtype not in COMPILED_TYPES:
-            why = f"numba has no {known.dtype}"
+        why = why_python(op, jit, known.dtype)
         if why is None:
             assert jit is not None
             try:
-                function, behind = jit.caller(op, known, made)
-                compiled = partial(_called_compiled, op, function, made)
+                compiled = partial(_called_compiled, op, jit.caller(op, known, made), made)
                 told = f"compiled by numba, called from Python threads without the GIL: {op}"
-                return ValueStage(op, number, run, compiled), behind, told
+                return ValueStage(op, number, run, compiled), made or known, told
             except Uncompilable as error:
                 why = str(error).split("\n")[0]
     return ValueStage(op, number, run), made, f"in Python threads, behind the engine: {op} ({why})"
@@ -280,7 +277,7 @@ def called(op: CustomOp, value: Any, place: Place) -> Any:
     try:
         # Compiled code counts with 64 bits: what would wrap round here has another result there.
         with np.errstate(over="raise" if op.jit and isinstance(value, np.ndarray) else None):
-            returned: Any = op.function(*arguments)  # type: ignore[func-returns-value]
+            returned: Any = op.function(*arguments)
     except FastLoaderError:
         raise
     except Exception as error:
@@ -303,8 +300,8 @@ def _called_compiled(
     own = np.array(value, order="C")
     where = np.array(place, np.uint64)
     if made is None:
-        returned = function(own, where)
-        return own if returned is None else returned
+        function(own, where)
+        return own
     out = np.zeros(op.out_shape(own.shape), made.dtype)
     function(own, out, where)
     return out
