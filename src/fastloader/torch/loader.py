@@ -10,7 +10,7 @@ from typing import Any, Literal
 from fastloader.dataset import open_dataset
 from fastloader.loader import DataLoader, WrappedLoader
 from fastloader.samplers.checks import whole
-from fastloader.torch.finishing import Finish, split
+from fastloader.torch.finishing import Finish, has_images, split
 from fastloader.torch.library import torch
 from fastloader.torch.tensors import to_tensors
 
@@ -59,7 +59,12 @@ class TorchLoader(WrappedLoader):
         reader = open_dataset(source) if isinstance(source, str | os.PathLike) else source
         self._finishes: dict[str, Finish] = {}
         if on_gpu and finish_on_gpu and options.get("pipelines"):
-            options["pipelines"], self._finishes = split(options["pipelines"])
+            known = getattr(reader, "reader", reader)  # of an archive, that of its files
+            dataset, names = known.dataset, known.field_names
+            images = [
+                name for name in options["pipelines"] if name in names and has_images(dataset.field(names.index(name)))
+            ]
+            options["pipelines"], self._finishes = split(options["pipelines"], images)
         self.loader = DataLoader(reader, batch_size, **options)
         if on_gpu:
             from fastloader.torch.cuda import pinning
