@@ -404,7 +404,7 @@ MODALITIES: dict[str, Modality] = {
             "too large": (given([1, 2, 3, 1e39]), "finite|int8"),
             "another length": (given([1, 2, 3]), r"\(3,\)"),
         },
-        USUAL, "float32[4]", "float32[4]",
+        USUAL, "float32[4]", "int8[4]",
         [ops.Normalize(1.0, 2.0), ops.Cast("float16")],
     ),
     "boxes": Modality(

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from modalities import MODALITIES
-from modality import Modality, used, value_of
+from modality import Modality, alone, rows_of, used, value_of
 
 import fastloader as fl
 from fastloader import ops
 from fastloader.cli import main
 from fastloader.pipeline import PipelineError
 from fastloader.testing import identical
-from fastloader.testing.compare import agree, row
+from fastloader.testing.compare import agree
 
 NAME = "it"
 COUNT = 5
@@ -37,20 +37,6 @@ def written(modality: Modality, folder: Path) -> Path:
         for i in range(COUNT):
             writer.write_sample({NAME: None if i == 3 else value_of(modality, folder), **beside})
     return path
-
-
-def alone(value: Any) -> Any:
-    """A packed sequence without what is told of a whole batch; anything else as it is."""
-    packed = isinstance(value, dict) and "cu_seqlens" in value
-    return {name: one for name, one in value.items() if name not in ("cu_seqlens", "max_seqlen")} if packed else value
-
-
-def rows_of(part: Any, count: int) -> list[Any]:
-    """The values of a batch, ``None`` where one is missing."""
-    if not isinstance(part, dict) or "cu_seqlens" not in part:
-        return [row(part, i) for i in range(count)]
-    rows = [{name: values[i] for name, values in alone(part).items()} for i in range(count)]
-    return [None if (one["document_ids"] < 0).all() else one for one in rows]
 
 
 def run(*arguments: object) -> str:
