@@ -18,7 +18,7 @@ from fastloader import kernels
 from fastloader.torch.library import torch
 
 UNIT = 1024
-CHUNK_PIXELS = 8 << 20
+CHUNK_PIXELS = 16 << 20
 """Pixels of images that are resized at once, each as large as the largest."""
 
 
