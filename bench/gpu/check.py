@@ -21,22 +21,20 @@ PIPELINE = [ops.RandomResizedCrop(32), ops.HorizontalFlip()]
 TAIL = [ops.Normalize((120.0, 110.0, 100.0), (58.0, 57.0, 56.0)), ops.Cast("bfloat16"), ops.Layout("CHW")]
 
 
-def write(path: Path, samples: int = 200) -> None:
+def write(path: Path, samples: int = 200, height: int = 50, width: int = 60) -> None:
     """Pictures and numbers."""
     rng = np.random.default_rng(0)
 
     def picture() -> np.ndarray[Any, Any]:
-        small = torch.from_numpy(rng.integers(0, 256, (1, 3, 6, 7)).astype("f4"))
-        large = torch.nn.functional.interpolate(small, (50, 60), mode="bilinear")[0]
+        small = torch.from_numpy(rng.integers(0, 256, (1, 3, height // 8, width // 8)).astype("f4"))
+        large = torch.nn.functional.interpolate(small, (height, width), mode="bilinear")[0]
         return large.permute(1, 2, 0).round().to(torch.uint8).numpy()
 
     with fl.DatasetWriter(
         path, {"image": fl.JPEGImageField(), "n": fl.IntField(), "x": fl.NDArrayField("float32", (300,))}
     ) as writer:
         for i in range(samples):
-            writer.write_sample(
-                {"image": picture(), "n": i, "x": np.full(300, i, "f4")}
-            )
+            writer.write_sample({"image": picture(), "n": i, "x": np.full(300, i, "f4")})
 
 
 def check_decoding(path: Path, cpu: list[dict[str, Any]], options: dict[str, Any]) -> None:
@@ -66,6 +64,28 @@ def check_decoding(path: Path, cpu: list[dict[str, Any]], options: dict[str, Any
             rest.load_state_dict(json.loads(json.dumps(states[step])))
             for one, other in zip(rest, made[0][step + 1 :], strict=True):
                 assert torch.equal(one["image"], other["image"])
+
+
+def check_under_load(path: Path) -> None:
+    """While the GPU is busy with something else, batches are what they are while it is idle."""
+    options: dict[str, Any] = {"pipelines": {"image": [ops.RandomResizedCrop(160), *PIPELINE[1:]]}, "num_workers": 8}
+    for decode in ("gpu", "hybrid"):
+        sums = []
+        for busy in (False, True):
+            loader = TorchLoader(path, 64, device="cuda", decode=decode, gpu_share=0.7 if decode == "hybrid" else None,
+                                 **options)  # fmt: skip
+            matrix = torch.randn(4096, 4096, device="cuda")
+            found = []
+            for epoch in range(4):
+                loader.set_epoch(epoch)
+                for batch in loader:
+                    if busy:
+                        for _ in range(3):
+                            matrix = torch.nn.functional.normalize(matrix @ matrix)
+                    weights = torch.arange(batch["image"][0].numel(), device="cuda").view(batch["image"][0].shape) % 251
+                    found.append((batch["image"].long() * weights).sum((1, 2, 3)))
+            sums.append(torch.cat(found).cpu())
+        assert torch.equal(*sums), f"decode={decode!r}: other pixels while the GPU is busy"
 
 
 def main() -> None:
@@ -139,6 +159,8 @@ def main() -> None:
                 side.wait_stream(torch.cuda.current_stream())
                 assert torch.equal(batch["n"].cpu(), theirs["n"])
         check_decoding(path, cpu, options)
+        write(Path(folder) / "large.fld", 600, 300, 400)
+        check_under_load(Path(folder) / "large.fld")
     print("all holds on", torch.cuda.get_device_name())
 
 
