@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 import torch
+import torchvision
 
 import fastloader as fl
 from fastloader import ops
 from fastloader.torch import TorchLoader
+from fastloader.torch.resampling import headers, resample, resample_plainly
 
 PIPELINE = [ops.RandomResizedCrop(32), ops.HorizontalFlip()]
 TAIL = [ops.Normalize((120.0, 110.0, 100.0), (58.0, 57.0, 56.0)), ops.Cast("bfloat16"), ops.Layout("CHW")]
@@ -64,6 +66,31 @@ def check_decoding(path: Path, cpu: list[dict[str, Any]], options: dict[str, Any
             rest.load_state_dict(json.loads(json.dumps(states[step])))
             for one, other in zip(rest, made[0][step + 1 :], strict=True):
                 assert torch.equal(one["image"], other["image"])
+
+
+def check_resampling(path: Path) -> None:
+    """The kernel's bits are those of the plain way, and of the CPU."""
+    for ops_ in (
+        PIPELINE,
+        [ops.Resize((37, 45), filter="lanczos")],
+        [ops.RandomCrop(20)],
+        [ops.Resize(40), ops.CenterCrop(30)],
+    ):
+        with fl.open(path) as reader, fl.DataLoader(reader, 16, pipelines={"image": ops_}) as loader:
+            size = loader.image_size("image")
+            loader.parts = {"image": 0.8}
+            for batch in loader:
+                rows = batch["image"]
+                parts = headers(rows)
+                there = [(i, part["at"], part["at"] + part["bytes"]) for i, part in enumerate(parts) if part["bytes"]]
+                files = [torch.from_numpy(rows[i, begin:end]) for i, begin, end in there]
+                images = [torchvision.io.decode_jpeg(file, torchvision.io.ImageReadMode.RGB) for file in files]
+                made = [
+                    torch.zeros((len(rows), *size, 3), dtype=torch.uint8, device=device) for device in ("cpu", "cuda")
+                ]
+                resample_plainly(torch.from_numpy(rows), parts, images, made[0])
+                resample(torch.from_numpy(rows).cuda(), parts, [image.cuda() for image in images], made[1])
+                assert torch.equal(made[0], made[1].cpu()), ops_
 
 
 def check_under_load(path: Path) -> None:
@@ -158,6 +185,7 @@ def main() -> None:
             with torch.cuda.stream(side):
                 side.wait_stream(torch.cuda.current_stream())
                 assert torch.equal(batch["n"].cpu(), theirs["n"])
+        check_resampling(path)
         check_decoding(path, cpu, options)
         write(Path(folder) / "large.fld", 600, 300, 400)
         check_under_load(Path(folder) / "large.fld")
