@@ -1,5 +1,7 @@
 """The resize of a whole batch as one kernel for GPUs, by Triton, which comes with torch."""
 
+# mypy: disable-error-code="import-not-found,import-untyped,no-untyped-def,untyped-decorator"
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -10,19 +12,20 @@ import triton
 import triton.language as tl
 from numpy.typing import NDArray
 
+from fastloader import kernels
 from fastloader.torch.library import torch
 
 
 @triton.jit
-def _byte(total, BITS: tl.constexpr):  # type: ignore[no-untyped-def]
+def _byte(total, BITS: tl.constexpr):
     return tl.minimum(tl.maximum((total + (1 << (BITS - 1))) >> BITS, 0), 255)
 
 
 @triton.jit
-def _row(rows, pointers, out, row_bytes, height, width, HEADER: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _row(rows, pointers, out, row_bytes, height, width, HEADER: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr):
     """One row of one image: all its columns, and one of its colours."""
     image, y, colour = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    x = tl.program_id(1) * 0 + tl.arange(0, BLOCK)
+    x = tl.arange(0, BLOCK)
     inside = x < width
     row = rows + image.to(tl.int64) * row_bytes
     to = out + ((image.to(tl.int64) * height + y) * width + x) * 3 + colour
@@ -54,10 +57,9 @@ def _row(rows, pointers, out, row_bytes, height, width, HEADER: tl.constexpr, BI
 
 def launch(rows: Any, parts: NDArray[Any], images: Sequence[Any], out: Any) -> None:
     """As ``resample``."""
-    from fastloader import kernels
-
+    planes = [image.contiguous() for image in images]
     places = np.zeros(len(parts), np.int64)
-    places[parts["bytes"] > 0] = [image.data_ptr() for image in images]
+    places[parts["bytes"] > 0] = [image.data_ptr() for image in planes]
     pointers = torch.from_numpy(places).pin_memory().to(out.device, non_blocking=True)
     count, height, width, _ = out.shape
     block = triton.next_power_of_2(width)
