@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from fastloader.loader.runner import SPARE_SLOTS, Runner
 from fastloader.loader.stats import Counters
 from fastloader.loader.tuning import Limits, Tuner
 from fastloader.ops import BatchOp, Choose, ClipOp, Follow, LabelOp, Op, SoundOp, Views
+from fastloader.pipeline import Images, Pipeline
+from fastloader.pipeline.pieces import sides
 from fastloader.reader import DatasetReader
 from fastloader.samplers import BatchOrder, EpochDigest, Order, Position, Remainder, StateError
 from fastloader.samplers.checks import whole
@@ -46,9 +49,10 @@ class DataLoader:
       ``fastloader.samplers``, any iterable of sample numbers, or one of torch's samplers, and decides the order by
       itself; a batch sampler decides the batches too, whatever ``batch_size`` says.
     - ``fields``: which to load.
-    - ``pipelines``: by field of images, sounds, videos, numbers or lists, a list of ``fastloader.ops``. Those on images
-      and sounds run in the engine, from stored bytes to the finished row of the batch in one go; all are checked before
-      anything is read, and ``explain()`` tells them. ``ops.Views`` in place of a list makes several views.
+    - ``pipelines``: by field, a list of ``fastloader.ops``. Those on images, arrays and sounds run in the engine, from
+      stored bytes to the finished row of the batch in one go; functions of yours run on values of any field. All are
+      checked before anything is read, and ``explain()`` tells them. ``ops.Views`` in place of a list makes several
+      views.
       ``batch_ops`` are those on whole batches: ``ops.Mixup``, ``ops.CutMix``.
     - ``pad``: how samples of different lengths come, for all fields that have such or by field. "list", the default: an
       array where shapes agree, else a list. "ragged": values one behind the other, with ``name_offsets`` (batch + 1).
@@ -72,6 +76,9 @@ class DataLoader:
 
     pinning: kernels.Pinning | None = None
     """Has the memory of batches pinned, for those who copy it to a GPU; to be set before the first pass."""
+    parts: Mapping[str, float] = MappingProxyType({})
+    """Fields of JPEGs of which this share comes as parts still to be decoded (``kernels.PART``), for those who do that
+    elsewhere; to be set before the first pass."""
 
     def __init__(
         self,
@@ -135,6 +142,7 @@ class DataLoader:
         reader = self.reader
         self._names = self.options.chosen_fields(reader)
         self._layouts = self.options.layouts(reader)
+        self._ways = self.options.ways(reader)
         self._pipelines = self.options.compiled(reader)
         self._batch_steps = self.options.batch_steps(self._pipelines)
         self.plan = self.options.plan(reader)
@@ -256,8 +264,11 @@ class DataLoader:
         self.close()
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):
+        # When the interpreter ends, contextlib may be gone before this is.
+        try:  # noqa: SIM105
             self.close()
+        except Exception:
+            pass
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_runner": None, "_pipelines": {}, "pinning": None}
@@ -297,10 +308,30 @@ class DataLoader:
     def _columns(self) -> list[Column]:
         # Only those asked for: the type of another may be unknown here.
         return [
-            Column(number, name, self.reader.dataset.field(number), self._layouts.get(name), self._pipelines.get(name))
+            Column(
+                number,
+                name,
+                self.reader.dataset.field(number),
+                self._layouts.get(name),
+                self._pipeline(name),
+                self._ways.get(name),
+            )
             for number, name in enumerate(self.reader.field_names)
             if name in self._names
         ]
+
+    def image_size(self, name: str) -> tuple[int, int]:
+        """Height and width of the images that a field's pipeline makes, where that is one of images."""
+        pipeline = self._pipelines[name]
+        assert isinstance(pipeline, Images)
+        height, width = sides(pipeline.views[0].result)[:2]
+        return height, width
+
+    def _pipeline(self, name: str) -> Pipeline | None:
+        pipeline = self._pipelines.get(name)
+        return (
+            pipeline.with_parts(self.parts[name]) if name in self.parts and isinstance(pipeline, Images) else pipeline
+        )
 
     def _running(self) -> Runner:
         """The engine of this process; a forked child makes its own."""
