@@ -111,9 +111,10 @@ class Manifest:
         together = tuple(sorted((*self.removed, *removed)))
         told = []
         if shards:
-            told.append(f"{sum(shard.num_samples for shard in shards):,} samples in {len(shards):,} shards added")
+            samples = sum(shard.num_samples for shard in shards)
+            told.append(f"{_several(samples, 'sample')} in {_several(len(shards), 'shard')} added")
         if removed:
-            told.append(f"{sum(one.count for one in removed):,} rows removed")
+            told.append(f"{_several(sum(one.count for one in removed), 'row')} removed")
         operation = "append" if shards else "remove"
         return self.next(operation, ", ".join(told), shards=self.shards + tuple(shards), removed=together)
 
@@ -281,6 +282,10 @@ def _count(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
         raise ValueError(f"{value!r} is no count")
     return value
+
+
+def _several(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _now() -> int:

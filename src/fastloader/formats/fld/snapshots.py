@@ -55,13 +55,13 @@ def _kept(folder: Path | ObjectPath, number: int) -> Manifest | None:
 
 def keep(folder: Path | ObjectPath, manifest: Manifest) -> None:
     """Have the snapshot kept, before another takes its place. Two who do so at once put the same bytes there."""
-    path = folder / snapshot_name(manifest.snapshot)
+    path, data = folder / snapshot_name(manifest.snapshot), manifest.to_bytes()
     if isinstance(path, ObjectPath):
-        path.store.put(path.key, manifest.to_bytes())
+        path.store.put(path.key, data)
         return
-    if not path.exists():
-        path.parent.mkdir(exist_ok=True)
-        write_atomically(path, manifest.to_bytes())
+    path.parent.mkdir(exist_ok=True)
+    if not path.exists() or path.read_bytes() != data:
+        write_atomically(path, data)
 
 
 def kept_numbers(folder: Path | ObjectPath) -> list[int]:
@@ -86,6 +86,9 @@ def history(folder: Path | ObjectPath) -> Iterator[Manifest]:
 def replace_newest(where: ObjectPath, after: Manifest, version: str | None, before: Manifest | None) -> None:
     """Make this the newest snapshot of a folder in a store, if the one there is still the one that was found."""
     if before is not None and after.change is not None:
+        # A copy of one that is not the newest any more may be of one that was forgotten meanwhile.
+        if where.store.stat((where / MANIFEST).key).version != version:
+            raise changed(where)
         keep(where, before)
     try:
         where.store.put((where / MANIFEST).key, after.to_bytes(), if_absent=version is None, if_match=version)
