@@ -213,7 +213,7 @@ def test_runs_are_what_going_row_by_row_gives(data: st.DataObject) -> None:
         shard = data.draw(st.integers(0, len(counts) - 1))
         rows = sorted(row for row in data.draw(some) if row < counts[shard])
         beside.append((shard, None if data.draw(st.booleans()) else as_ranges(np.array(rows, np.int64))))
-    runs, sources = lay_runs(np.array(counts, np.int64), removed, beside)
+    runs, sources = lay_runs(np.array(counts, np.int64), np.array(removed, np.int64).reshape(-1, 3), beside)
 
     def held(shard: int, row: int) -> tuple[int, ...]:
         return tuple(

@@ -237,7 +237,7 @@ def ranges_of(rows: Iterable[Row]) -> list[Removed]:
     for shard, is_node, row in sorted(row[1:] for row in rows):
         last = found[-1] if found else None
         if last is not None and (last.shard, last.is_node, last.first + last.count) == (shard, is_node, row):
-            found[-1] = replace(last, count=last.count + 1)
+            found[-1] = last._replace(count=last.count + 1)
         else:
             found.append(Removed(shard, is_node, row, 1))
     return found

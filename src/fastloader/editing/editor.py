@@ -389,7 +389,7 @@ def _unhidden(beside: Sequence[Beside]) -> tuple[Beside, ...]:
 
 def _merged(dataset: Dataset, places: NDArray[np.int64]) -> Iterator[Removed]:
     """What is removed, with more rows, as few ranges."""
-    before = np.array([(one.shard, one.first, one.count) for one in dataset.removed], np.int64).reshape(-1, 3)
+    before = np.array(dataset.removed, np.int64).reshape(-1, 4)[:, [0, 2, 3]]
     fresh = np.array(as_ranges(places), np.int64).reshape(-1, 2)
     ranges = np.concatenate([np.stack([dataset.row_starts[before[:, 0]] + before[:, 1], before[:, 2]], 1), fresh])
     ranges = ranges[np.argsort(ranges[:, 0])]

@@ -7,6 +7,7 @@ import os
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -79,7 +80,9 @@ class Dataset:
         self.manifest = given if isinstance(given, Manifest) else Manifest(given)
         self.shards = self.manifest.shards
         counts = np.fromiter((shard.num_samples for shard in self.shards), np.int64, len(self.shards))
-        removed = [(one.shard, one.first, one.count) for one in self.manifest.removed if not one.is_node]
+        told = self.manifest.removed
+        removed = np.fromiter(chain.from_iterable(told), np.int64, 4 * len(told)).reshape(-1, 4)
+        removed = removed[removed[:, 1] == 0][:, [0, 2, 3]]
         beside = [(one.shard, one.rows) for one in self.manifest.beside]
         self.runs, self.sources = lay_runs(counts, removed, beside)
         # Where each shard begins among all rows, removed ones too, and the number of all.

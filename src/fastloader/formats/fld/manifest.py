@@ -8,8 +8,11 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from fastloader.errors import ChecksumError, FormatError, NotFoundError
 from fastloader.formats.fld.layout import NAME_BYTES, VERSION
@@ -35,14 +38,13 @@ class Shard:
     identity: int
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Removed:
+class Removed(NamedTuple):
     """Rows of a shard that are no longer part of the dataset: of samples, or of nodes of an archive."""
 
     shard: int
     is_node: bool
     first: int
-    count: int
+    count: int  # type: ignore[assignment]  # tuples have a method of that name, which nobody needs here
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,17 +211,25 @@ class Manifest:
 
 def _removed(rows: Any, shards: Sequence[Shard]) -> tuple[Removed, ...]:
     """Ranges of rows: within their shards, ascending, apart from each other. How many nodes there are is not known."""
-    found = []
-    end = (-1, False, 0)
-    for shard, node, first, count in rows:
-        removed = Removed(_count(shard), bool(_count(node)), _count(first), _count(count))
-        past = removed.first + removed.count
-        known = removed.shard < len(shards) and (removed.is_node or past <= shards[removed.shard].num_samples)
-        if not known or not removed.count or node > 1 or (removed.shard, removed.is_node, removed.first) < end:
-            raise ValueError("what it says is removed is not in order, or not there")
-        found.append(removed)
-        end = (removed.shard, removed.is_node, past)
-    return tuple(found)
+    if not rows:
+        return ()
+    # There may be very many: each is looked at by numpy, not by Python.
+    numbers = list(chain.from_iterable(rows))
+    if set(map(type, numbers)) != {int} or set(map(len, rows)) != {4}:
+        raise ValueError("what it says is removed are no ranges")
+    shard, node, first, count = np.array(numbers, np.int64).reshape(-1, 4).T
+    ends = first + count
+    there = (
+        (shard >= 0) & (shard < len(shards)) & (node >= 0) & (node <= 1) & (first >= 0) & (count > 0) & (ends > first)
+    )
+    if there.all():
+        samples = np.array([one.num_samples for one in shards], np.int64)
+        there = (node == 1) | (ends <= samples[shard])
+        of, before = shard * 2 + node, ends[:-1]
+        there[1:] &= (of[1:] > of[:-1]) | ((of[1:] == of[:-1]) & (first[1:] >= before))
+    if not there.all():
+        raise ValueError("what it says is removed is not in order, or not there")
+    return tuple(map(Removed, shard.tolist(), (node == 1).tolist(), first.tolist(), count.tolist()))
 
 
 def _columns(rows: Any) -> tuple[tuple[str, str], ...]:

@@ -76,12 +76,12 @@ class Source:
 
 def lay_runs(
     counts: Ints,
-    removed: Sequence[tuple[int, int, int]],
+    removed: Ints,
     beside: Sequence[tuple[int, Sequence[tuple[int, int]] | None]],
 ) -> tuple[Runs, list[Source]]:
     """The runs of a dataset and the sources they are of.
 
-    ``counts`` are the rows of its shards; ``removed`` are ranges (shard, first, count), which ascend; ``beside`` are
+    ``counts`` are the rows of its shards; ``removed`` are rows of (shard, first, count), which ascend; ``beside`` are
     the files beside shards, each with its shard and the ranges (first, count) of rows it holds, or ``None`` for all.
     The first sources are the shards with what is beside all their rows.
     """
@@ -157,10 +157,9 @@ def _inside(rows: Ints, ranges: Ranges) -> NDArray[np.bool_]:
     return np.asarray((at >= 0) & (rows < ranges[np.maximum(at, 0), 1]))
 
 
-def _by_shard(removed: Sequence[tuple[int, int, int]]) -> dict[int, Ranges]:
-    if not removed:
+def _by_shard(rows: Ints) -> dict[int, Ranges]:
+    if not len(rows):
         return {}
-    rows = np.array(removed, np.int64)
     shards, first = np.unique(rows[:, 0], return_index=True)
     parts = np.split(np.stack([rows[:, 1], rows[:, 1] + rows[:, 2]], 1), first[1:])
     return dict(zip(shards.tolist(), parts, strict=True))

@@ -319,7 +319,7 @@ def concatenated(datasets: Sequence[Dataset], named: Callable[[Dataset, str], st
     beside: list[Beside] = []
     for dataset in datasets:
         first = len(shards)
-        removed += [replace(one, shard=one.shard + first) for one in dataset.removed]
+        removed += [one._replace(shard=one.shard + first) for one in dataset.removed]
         beside += [
             replace(one, shard=one.shard + first, path=named(dataset, one.path)) for one in dataset.manifest.beside
         ]
