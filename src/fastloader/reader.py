@@ -168,7 +168,7 @@ class DatasetReader:
 
     def key_of(self, index: int) -> str:
         """The key of a sample, as text (undecodable bytes as surrogates, as in file names)."""
-        sample = self._index(index)
+        sample = self.number_of(index)
         number, row = self.dataset.where(sample)
         file = self.dataset.file(number)
         with self._blame(file.path, sample):
@@ -177,9 +177,21 @@ class DatasetReader:
                 raise KeyNotFoundError("the samples have no keys", path=self.path)
             return key_text(keys.key(row))
 
+    def number_of(self, index: int | Key) -> int:
+        """The number of a sample that is named by its number, from the end where that is negative, or by its key."""
+        if isinstance(index, str | bytes):
+            return self.index_of(index)
+        try:
+            sample = index.__index__()
+        except AttributeError:
+            raise TypeError(f"a sample is named by a number or a key, not by {type(index).__name__}") from None
+        if not -len(self) <= sample < len(self):
+            raise IndexError(f"sample {sample} of a dataset of {len(self)}")
+        return sample % len(self) if sample < 0 else sample
+
     def read_sample(self, index: int | Key, fields: Sequence[str] | None = None) -> Sample:
         """One sample as a dictionary; missing values are ``None``. Arrays may be read-only views of the file."""
-        sample = self._index(index)
+        sample = self.number_of(index)
         number, row = self.dataset.where(sample)
         file = self.dataset.file(number)
         values: Sample = {}
@@ -200,7 +212,7 @@ class DatasetReader:
 
         ``None`` where the value is missing. A field that keeps its values in a table, as numbers do, has no payloads.
         """
-        sample = self._index(index)
+        sample = self.number_of(index)
         number, row = self.dataset.where(sample)
         file = self.dataset.file(number)
         with self._blame(file.path, sample, field):
@@ -359,17 +371,6 @@ class DatasetReader:
             if bad.any():
                 raise IndexError(f"sample {array[bad][0]} of a dataset of {len(self)}")
         return samples
-
-    def _index(self, index: int | Key) -> int:
-        if isinstance(index, str | bytes):
-            return self.index_of(index)
-        try:
-            sample = index.__index__()
-        except AttributeError:
-            raise TypeError(f"a sample is named by a number or a key, not by {type(index).__name__}") from None
-        if not -len(self) <= sample < len(self):
-            raise IndexError(f"sample {sample} of a dataset of {len(self)}")
-        return sample % len(self) if sample < 0 else sample
 
     def _names(self, fields: Sequence[str] | None) -> Sequence[str]:
         if isinstance(fields, str):

@@ -45,6 +45,15 @@ def test_samples_are_deleted_by_key_number_condition_and_function(where: Path) -
     assert numbers(where, snapshot=3) == [n for n in range(2, 19) if n not in (5, 6, 7)]
 
 
+def test_all_samples_get_new_values_of_a_function(where: Path) -> None:
+    editor = fl.edit(where)
+    editor.update(values=lambda sample: {"n": sample["n"] + 100} if sample["n"] % 2 else {}, fields=["n"])
+    assert numbers(where) == [n + 100 * (n % 2) for n in range(20)]
+    editor.update(values={"n": 0})
+    assert numbers(where) == [0] * 20
+    assert len(fl.open(where).dataset.manifest.beside) == len(fl.open(where).dataset.shards)  # what is hidden is gone
+
+
 def test_all_samples_may_go_and_others_come(where: Path) -> None:
     editor = fl.edit(where)
     assert editor.delete(where=lambda sample: True).num_samples == 0

@@ -278,7 +278,7 @@ def _changes(content: Any, path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
 def log(dataset: str, as_json: bool, **given: Any) -> None:
     """List the snapshots of a DATASET, the newest first; fastloader.open(..., snapshot=N) opens one."""
     from fastloader.cli.archives import is_archive
-    from fastloader.editing.editor import snapshots_of
+    from fastloader.editing.log import snapshots_of
     from fastloader.formats.fld import Dataset
 
     where = located(dataset, given)
@@ -310,7 +310,7 @@ def gc(dataset: str, keep: int, as_json: bool, quiet: bool, **given: Any) -> Non
 
     Whoever still reads a snapshot that is forgotten gets an error for files they have not opened yet.
     """
-    from fastloader.editing.editor import drop_snapshots_of
+    from fastloader.editing.log import drop_snapshots_of
     from fastloader.formats.fld import Dataset
 
     where = located(dataset, given)

@@ -5,63 +5,34 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastloader.editing.beside import NewColumn, by_fields, learned, live_rows, write_beside
 from fastloader.editing.choosing import Choice, Where
 from fastloader.editing.compacting import Advance, compacted
+from fastloader.editing.log import Snapshot, as_it_is, drop_snapshots_of, snapshots_of
+from fastloader.editing.removing import with_removed
 from fastloader.errors import KeyNotFoundError, SampleError, StoreError
 from fastloader.fields import Field
-from fastloader.formats.fld import Dataset, FieldSpec, Manifest, Removed, is_sharded
+from fastloader.formats.fld import Dataset, FieldSpec, Manifest, is_sharded
 from fastloader.formats.fld.changing import changing, publish
-from fastloader.formats.fld.history import drop_snapshots
 from fastloader.formats.fld.layout import NAME_BYTES
 from fastloader.formats.fld.manifest import Beside
-from fastloader.formats.fld.runs import as_ranges
 from fastloader.formats.fld.sending import published_manifest
-from fastloader.formats.fld.snapshots import changed, history, replace_newest
+from fastloader.formats.fld.snapshots import changed, replace_newest
 from fastloader.formats.fld.target import as_folder
 from fastloader.reader import DatasetReader, dataset_at
-from fastloader.stores import ObjectPath
-from fastloader.stores.local import locked
 from fastloader.types import Key, Sample, TypeId, parse_size
 from fastloader.writer.schema import make_specs
 from fastloader.writer.training import known_dictionaries
 
 Changes = Mapping[Any, Mapping[str, Any]]
 Values = Mapping[str, Any] | Callable[[Sample], Mapping[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A state of a dataset that can be opened: ``fl.open(path, snapshot=number)``, or its ``id``.
-
-    ``time`` is in seconds since 1970; it, ``operation`` and ``summary`` are not known of one that no change led to.
-    """
-
-    number: int
-    id: str
-    num_samples: int
-    time: int | None
-    operation: str | None
-    summary: str | None
-
-    @classmethod
-    def of(cls, manifest: Manifest) -> Snapshot:
-        """What a manifest tells."""
-        change = manifest.change
-        return cls(
-            manifest.snapshot, manifest.id, manifest.num_left,
-            None if change is None else change.time,
-            None if change is None else change.operation,
-            None if change is None else change.summary,
-        )  # fmt: skip
 
 
 def edit(path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> DatasetEditor:
@@ -115,9 +86,9 @@ class DatasetEditor:
         dataset = self._open()
         samples = choice.samples(DatasetReader.of(dataset))
         if not len(samples):
-            return _as_it_is(dataset)
+            return as_it_is(dataset)
         dataset = as_folder(dataset)
-        removed = tuple(_merged(dataset, dataset.runs.places_of(samples)))
+        removed = tuple(with_removed(dataset, dataset.runs.places_of(samples)))
         summary = f"{len(samples):,} of {dataset.num_samples:,} samples deleted"
         return self._commit(dataset, dataset.manifest.next("delete", summary, removed=removed))
 
@@ -130,7 +101,7 @@ class DatasetEditor:
         fields: Sequence[str] | None = None,
     ) -> Snapshot:
         """Give samples new values: ``{key: {"label": 3}}``, by keys or numbers; or the same ``values`` to all for which
-        ``where`` holds, or those that ``values``, a function of a sample, returns.
+        ``where`` holds (to all there are, without), or those that ``values``, a function of a sample, returns.
 
         What is not named stays. A value of ``None`` is a missing one. Samples keep their numbers and keys. The new
         values are written beside the shards they are in.
@@ -141,13 +112,14 @@ class DatasetEditor:
             raise ValueError("give either changes, by key or number, or where= and values=")
         if changes is not None:
             numbered: dict[int, Mapping[str, Any] | None] = {
-                _number(reader, sample): given for sample, given in changes.items()
+                reader.number_of(sample): given for sample, given in changes.items()
             }
         else:
-            chosen = Choice(where=where or (lambda _: True), fields=fields).samples(reader)
+            every = range(len(reader)) if where is None else None
+            chosen = Choice(indices=every, where=where, fields=fields).samples(reader)
             numbered = dict.fromkeys(chosen.tolist())
         if not numbered:
-            return _as_it_is(dataset)
+            return as_it_is(dataset)
         known = set(dataset.names)
         dataset = as_folder(dataset)
         reader = DatasetReader.of(dataset)
@@ -182,7 +154,7 @@ class DatasetEditor:
                         )
                     )  # fmt: skip
             if not made:
-                return _as_it_is(dataset)
+                return as_it_is(dataset)
             manifest = dataset.manifest
             after = manifest.next(
                 "update", f"{len(samples):,} of {dataset.num_samples:,} samples updated",
@@ -271,12 +243,12 @@ class DatasetEditor:
             raise ValueError(f"shard_size={shard_size!r}: at least one byte")
         dataset = self._open()
         if not is_sharded(dataset.path) and limit is None:
-            return _as_it_is(dataset)  # a file is never changed, so it holds nothing that is gone
+            return as_it_is(dataset)  # a file is never changed, so it holds nothing that is gone
         dataset = as_folder(dataset)
         with changing(dataset) as change:
             made = compacted(dataset, change, limit, advance)
             if made is None:
-                return _as_it_is(dataset)
+                return as_it_is(dataset)
             manifest, touched = made
             after = dataset.manifest.next(
                 "compact", f"{touched:,} of {len(dataset.shards):,} shards written anew", shards=manifest.shards,
@@ -314,47 +286,11 @@ class DatasetEditor:
         return dataset.manifest.columns or tuple((known, known) for known in dataset.names)
 
 
-def snapshots_of(dataset: Dataset) -> list[Snapshot]:
-    """All snapshots of a dataset, the newest first; a single file is one."""
-    if not is_sharded(dataset.path):
-        return [_as_it_is(dataset)]
-    return [Snapshot.of(manifest) for manifest in history(dataset.path)]
-
-
-def drop_snapshots_of(dataset: Dataset, keep: int) -> tuple[list[int], int]:
-    """Forget all snapshots of a dataset but the newest ``keep``."""
-    if keep < 1:
-        raise ValueError(f"keep={keep}: the newest snapshot stays")
-    if not is_sharded(dataset.path):
-        return [], 0
-    if isinstance(dataset.path, ObjectPath):
-        return drop_snapshots(dataset.path, keep)
-    with locked(dataset.path):
-        return drop_snapshots(dataset.path, keep)
-
-
-def _as_it_is(dataset: Dataset) -> Snapshot:
-    """The snapshot that is there, where there was nothing to do."""
-    return replace(Snapshot.of(dataset.manifest), id=dataset.snapshot)
-
-
 def _stored(dataset: Dataset, specs: Sequence[FieldSpec]) -> list[FieldSpec]:
     """Fields by the names they are stored under."""
     columns = dataset.manifest.columns
     names = dataset.names if columns is None else [stored for _, stored in columns]
     return [replace(spec, name=name) for spec, name in zip(specs, names, strict=True)]
-
-
-def _number(reader: DatasetReader, sample: Any) -> int:
-    if isinstance(sample, str | bytes):
-        return reader.index_of(sample)
-    try:
-        index = sample.__index__()
-    except AttributeError:
-        raise TypeError(f"a sample is named by a number or a key, not by {type(sample).__name__}") from None
-    if not -len(reader) <= index < len(reader):
-        raise IndexError(f"sample {index} of a dataset of {len(reader)}")
-    return int(index % len(reader))
 
 
 def _check_names(given: Any, known: set[str], sample: int) -> None:
@@ -385,34 +321,6 @@ def _unhidden(beside: Sequence[Beside]) -> tuple[Beside, ...]:
         if one.rows is None:
             hidden[one.shard] |= set(one.names)
     return tuple(reversed(kept))
-
-
-def _merged(dataset: Dataset, places: NDArray[np.int64]) -> Iterator[Removed]:
-    """What is removed, with more rows, as few ranges."""
-    before = np.array(dataset.removed, np.int64).reshape(-1, 4)[:, [0, 2, 3]]
-    fresh = np.array(as_ranges(places), np.int64).reshape(-1, 2)
-    ranges = np.concatenate([np.stack([dataset.row_starts[before[:, 0]] + before[:, 1], before[:, 2]], 1), fresh])
-    ranges = ranges[np.argsort(ranges[:, 0])]
-    ends = ranges[:, 0] + ranges[:, 1]
-    apart = np.concatenate([[True], ranges[1:, 0] != ends[:-1]])
-    firsts, behind = ranges[apart, 0], ends[np.append(apart[1:], True)]
-    # A range that goes on from one shard into the next is one in each.
-    edges = dataset.row_starts[1:-1]
-    inner = edges[_strictly_inside(edges, firsts, behind)]
-    firsts, behind = np.sort(np.concatenate([firsts, inner])), np.sort(np.concatenate([behind, inner]))
-    shards = np.searchsorted(dataset.row_starts, firsts, "right") - 1
-    for shard, first, count in zip(
-        shards.tolist(), (firsts - dataset.row_starts[shards]).tolist(), (behind - firsts).tolist(), strict=True
-    ):
-        if count:
-            yield Removed(shard, False, first, count)
-
-
-def _strictly_inside(
-    edges: NDArray[np.int64], firsts: NDArray[np.int64], behind: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    at = np.searchsorted(firsts, edges, "left") - 1
-    return np.asarray((at >= 0) & (edges < behind[np.maximum(at, 0)]))
 
 
 def _in_order(
