@@ -72,6 +72,12 @@ def test_a_column_of_a_name_that_was_there_before_has_its_own_values(where: Path
     editor.rename_column("n", "old")
     editor.add_column("n", fl.TextField(), [f"new {i}" for i in range(20)])
     editor.drop_column("text")
+    editor.add_column("passing", fl.IntField(), range(20))
+    editor.update({0: {"passing": 7, "box": None}})
+    editor.drop_column("passing")
+    beside = fl.open(where).dataset.manifest.beside  # nobody looks into files that are there for nothing
+    assert {name for one in beside for name in one.names} == {"n.3", "box"}
+    editor.update({0: {"box": np.zeros(2, "f4")}})
     editor.add_column("text", fl.IntField(), np.arange(20) * 3)
     assert fl.open(where)["k4"]["text"] == 12
     with fl.DatasetWriter(where, None, mode="a") as writer:

@@ -15,6 +15,7 @@ import pytest
 from two_writers import FIELDS, check_two_writers
 
 import fastloader as fl
+from fastloader.formats.fld import snapshots
 
 _KILLED = """
     import os, random, shutil, signal, sys
@@ -171,6 +172,38 @@ def test_a_reader_sees_whole_states_while_another_writes(tmp_path: Path) -> None
 def test_of_two_writers_at_once_one_wins_and_the_other_loses_nothing(in_store: bool, tmp_path: Path) -> None:
     where = f"memory://{tmp_path.name}/x.fld" if in_store else str(tmp_path / "x.fld")
     check_two_writers(where, None)
+
+
+def test_a_manifest_in_a_store_is_put_only_if_it_is_still_the_one_that_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"memory://{tmp_path.name}/x.fld"
+    with fl.DatasetWriter(url, FIELDS, shard_size=20, keys=True) as writer:
+        writer.write_many(({"n": i, "data": b"%d" % i} for i in range(12)), [f"k{i}" for i in range(12)])
+    real = snapshots.keep
+
+    def interrupted(where: Any, manifest: Any) -> None:
+        monkeypatch.setattr(snapshots, "keep", real)
+        real(where, manifest)
+        fl.edit(url).delete(keys=["k3"])  # somebody else, at the last moment
+
+    for change in (
+        lambda: fl.edit(url).delete(keys=["k5"]),
+        lambda: fl.edit(url).add_column("c", fl.IntField(), range(12)),
+    ):
+        before = fl.edit(url).snapshots()[0].number
+        monkeypatch.setattr(snapshots, "keep", interrupted)
+        with pytest.raises(fl.StoreError, match="was changed by another writer in the meantime"):
+            change()
+        reader = fl.open(url)
+        assert "k3" not in reader
+        assert "k5" in reader
+        assert fl.edit(url).snapshots()[0].number == before + 1
+        with fl.DatasetWriter(url, None, mode="a") as writer:  # so that it can be deleted once more
+            writer.write_sample({"n": 3, "data": b"3"}, "k3")
+    named = {one.path for one in fl.open(url).dataset.objects}
+    found = {one.key.removeprefix("x.fld/") for one in fl.open(url).path.store.list("x.fld")}
+    assert {name for name in found if name.endswith(".fld")} == named
 
 
 def test_who_comes_second_is_told_and_may_do_it_again(tmp_path: Path) -> None:
