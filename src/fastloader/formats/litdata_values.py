@@ -6,13 +6,12 @@ import json
 import struct
 from collections.abc import Callable
 from functools import cache
-from itertools import pairwise
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from fastloader.formats.mds import pixels
+from fastloader.formats.mds import files_of, pixels
 
 Decoder = Callable[[memoryview], Any]
 
@@ -77,16 +76,6 @@ def _tensor(data: memoryview) -> Any:
 
 def _text(data: memoryview) -> str:
     return str(data, "utf-8")
-
-
-def _jpegs(data: memoryview) -> list[bytes]:
-    count = int.from_bytes(data[:4], "little")
-    if len(data) < 4 + 4 * count:
-        raise ValueError(f"{len(data)} bytes are too few for {count} images")
-    ends = np.cumsum([4 + 4 * count, *np.frombuffer(data, "<u4", count, 4).tolist()]).tolist()
-    if ends[-1] != len(data):
-        raise ValueError(f"its images end at {ends[-1]}, and it has {len(data)} bytes")
-    return [bytes(data[begin:end]) for begin, end in pairwise(ends)]
 
 
 def _json(data: memoryview) -> Any:
@@ -176,5 +165,5 @@ def _one(form: str) -> Decoder:
 
 _DECODERS: dict[str, Decoder] = {
     "str": _text, "text": _text, "int": _one("<q"), "float": _one("<d"), "bool": _one("<?"), "pil": pixels,
-    "jpeg_array": _jpegs, "numpy": lambda data: _array(data, _NUMPY, "<"), "tensor": _tensor, "json": _json,
+    "jpeg_array": files_of, "numpy": lambda data: _array(data, _NUMPY, "<"), "tensor": _tensor, "json": _json,
 }  # fmt: skip

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -231,13 +232,30 @@ def pixels(data: bytes | memoryview) -> Any:
     return np.frombuffer(data, np.uint8, offset=12 + mode_size).reshape(height, width, channels)
 
 
+def files_of(data: bytes | memoryview, at: int = 0) -> list[bytes]:
+    """Files behind their number and sizes, which begin at ``at``, as LitData has them too."""
+    count = int.from_bytes(data[at : at + 4], "little")
+    begin = at + 4 + 4 * count
+    if len(data) < begin:
+        raise ValueError(f"{len(data)} bytes are too few for {count} files")
+    ends = np.cumsum([begin, *np.frombuffer(data, "<u4", count, at + 4).tolist()]).tolist()
+    if ends[-1] != len(data):
+        raise ValueError(f"its files end at {ends[-1]}, and it has {len(data)} bytes")
+    return [bytes(data[begin:end]) for begin, end in pairwise(ends)]
+
+
+def _listed(data: bytes) -> list[bytes]:
+    return files_of(data, 4)  # behind a number that means nothing yet
+
+
 def _text(data: bytes) -> str:
     return data.decode("utf-8")
 
 
 _DECODERS: dict[str, Callable[[bytes], Any]] = {
-    "bytes": bytes, "jpeg": bytes, "png": bytes, "jpeg_array": bytes, "jpegarray": bytes, "str": _text,
-    "json": json.loads, "int": lambda data: int(np.frombuffer(data, "<i8")[0]), "pil": pixels,
+    "bytes": bytes, "jpeg": bytes, "png": bytes, "jpeg_array": files_of, "jpegarray": files_of,
+    "list[jpeg]": _listed, "list[png]": _listed, "list[pil]": lambda data: [pixels(one) for one in _listed(data)],
+    "str": _text, "json": json.loads, "int": lambda data: int(np.frombuffer(data, "<i8")[0]), "pil": pixels,
     "str_int": lambda data: int(_text(data)), "str_float": lambda data: float(_text(data)),
     "str_decimal": lambda data: Decimal(_text(data)),
 }  # fmt: skip
