@@ -5,6 +5,7 @@ PYTHON ?=
 ARGS ?=
 BIN := .venv/bin
 MADE := .venv/.made
+PEERS := .venv/peers
 QUIETLY := scripts/quietly build/log
 
 NATIVE := CMakeLists.txt $(shell find native -type f)
@@ -25,7 +26,7 @@ demo: $(MADE)/demo $(MADE)/package  ## Every modality in one dataset; then one a
 	@echo
 	@$(BIN)/python examples/demo.py $(ARGS)
 
-test: lint $(MADE)/tests  ## Lint, then run all tests; ARGS goes to pytest
+test: lint $(MADE)/tests $(MADE)/peers  ## Lint, then run all tests; ARGS goes to pytest
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(ARGS)
 
 lint: setup  ## Check format, style, types and import layers
@@ -55,6 +56,15 @@ $(MADE)/venv: scripts/find_python scripts/system_packages | same-python
 # Only tests need other people's encoders.
 $(MADE)/tests: scripts/system_packages | $(MADE)/venv
 	@scripts/system_packages $(BIN)/python tests
+	@touch $@
+
+# Other loaders, in an environment that finds in .venv what it lacks itself, such as torch.
+$(MADE)/peers: pyproject.toml | $(MADE)/dev
+	@$(BIN)/python -m venv --without-pip $(PEERS)
+	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	  > "$$($(PEERS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/beneath.pth"
+	@$(QUIETLY)/peers.log "Installing other loaders, to compare with" \
+	  $(PEERS)/bin/python -m pip install --disable-pip-version-check --group peers
 	@touch $@
 
 # An existing .venv is not another interpreter's.

@@ -39,7 +39,8 @@ def plain(value: Any) -> Any:
 def run(page: Path, kind: str) -> dict[str, list[Any]]:
     """What was handed over, call by call."""
     given: dict[str, list[Any]] = {"train": [], "evaluate": []}
-    names = {"__name__": "page", **{name: (lambda *parts, to=to: to.append(plain(parts))) for name, to in given.items()}}
+    keepers = {name: lambda *parts, to=to: to.append(plain(parts)) for name, to in given.items()}
+    names: dict[str, Any] = {"__name__": "page", **keepers}
     for line, code in blocks(page, kind):
         exec(compile("\n" * line + code, str(page), "exec"), names)
     return given

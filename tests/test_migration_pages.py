@@ -1,8 +1,9 @@
 """Pages for those who come from other loaders: their programs and ours are run, and what they feed is compared.
 
-Both halves are taken from the page: blocks marked ``py`` are theirs, those marked ``python`` ours. Theirs run first, with
-the library itself, and leave the files that ours begin with. Both hand their batches to ``train`` and ``evaluate``, which
-keep them. What is shuffled and augmented agrees in its labels and shapes; what is evaluated agrees in every value.
+Both halves are taken from the page: blocks marked ``py`` are theirs, those marked ``python`` ours. Theirs run first,
+with the library itself, and leave the files that ours begin with. Both hand their batches to ``train`` and
+``evaluate``, which keep them. What is shuffled and augmented agrees in its labels and shapes; what is evaluated agrees
+in every value.
 """
 
 from __future__ import annotations
@@ -99,7 +100,6 @@ def test_both_halves_evaluate_the_same_values_in_the_same_order(halves):
     for number, (one, other) in enumerate(zip(wanted, found, strict=True)):
         for part, (value, mine) in enumerate(zip(one, other, strict=True)):
             assert same(value, mine), f"sample {number}, part {part}: theirs {value!r}, ours {mine!r}"
-
 
 
 @pytest.mark.parametrize("name", [*PAGES, "ffcv"])

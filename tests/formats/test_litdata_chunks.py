@@ -28,9 +28,10 @@ def changed(folder, change):
     return folder
 
 
-class TestPlain(FormatContract):
+class TestLitData(FormatContract):
     kind = "plain"
     names = tuple(lit_sample(0))
+    damages = 20
     not_stored = ("views",)  # a list of files: no field holds those
 
     def write(self, folder):
@@ -65,7 +66,7 @@ class TestPlain(FormatContract):
             shutil.rmtree(path)
 
 
-class TestPackedChunks(TestPlain):
+class TestLitPacked(TestLitData):
     kind = "chunk"
     names = LIT_PACKED
     not_stored = ()
@@ -77,7 +78,7 @@ class TestPackedChunks(TestPlain):
         yield path, r"chunk-0-0\.zstd\.bin: .*can't be unpacked"
 
 
-class TestPackedFrames(TestPackedChunks):
+class TestLitFrames(TestLitPacked):
     kind = "batch"
 
     def bad_files(self, folder):
@@ -90,7 +91,7 @@ class TestPackedFrames(TestPackedChunks):
         yield path, r"chunk-0-0\.bin: .*frame 1 at offset \d+: "
 
 
-class TestPackedSamples(TestPackedChunks):
+class TestLitSamples(TestLitPacked):
     kind = "sample"
 
     def bad_files(self, folder):
@@ -100,7 +101,7 @@ class TestPackedSamples(TestPackedChunks):
         yield path, r"chunk-0-0\.bin: sample 0: record 0 at offset 24: no frame of zstd is there"
 
 
-class TestOld(TestPackedChunks):
+class TestLitOld(TestLitPacked):
     """Of LitData 0.2.30: another header of tensors, and sizes of chunks without their headers."""
 
     kind = "old"
@@ -110,7 +111,7 @@ class TestOld(TestPackedChunks):
         return ()
 
 
-class TestRows(TestOld):
+class TestLitRows(TestLitOld):
     """Texts and numbers alone, which LitData keeps in a table behind a chunk that is empty."""
 
     kind = "rows"
@@ -119,11 +120,11 @@ class TestRows(TestOld):
         return [lit_row(i) for i in range(LIT_SAMPLES)]
 
 
-class TestPackedRows(TestRows):
+class TestLitPackedRows(TestLitRows):
     kind = "rows-zstd"
 
 
-class TestLists(TestOld):
+class TestLitLists(TestLitOld):
     """Samples that are lists: their parts are numbered."""
 
     kind = "list"
@@ -132,7 +133,7 @@ class TestLists(TestOld):
         return [{"0": np.full((2, 2), i), "1": {"label": i}} for i in range(LIT_SAMPLES)]
 
 
-class TestTokens(TestOld):
+class TestLitTokens(TestLitOld):
     kind = "tokens"
 
     def samples(self):
@@ -140,7 +141,7 @@ class TestTokens(TestOld):
 
 
 def test_a_broken_leaf_names_record_offset_and_field(tmp_path):
-    path = TestPlain().write(tmp_path)
+    path = TestLitData().write(tmp_path)
     data = bytearray((path / "chunk-0-0.bin").read_bytes())
     begin = int(np.frombuffer(data, "<u4", 1, 4 + 4 * 2)[0])
     name = begin + 4 * 20 + 8 + 8 + 1
@@ -162,7 +163,7 @@ def test_pickles_are_not_read_and_can_be_left_out(tmp_path):
 
 
 def test_chunks_that_litdata_has_unpacked_are_read_as_they_are(tmp_path):
-    path = TestPackedChunks().write(tmp_path)
+    path = TestLitPacked().write(tmp_path)
     zstandard = pytest.importorskip("zstandard")
     for packed in path.glob("*.bin"):
         (path / packed.name.replace(".zstd", "")).write_bytes(zstandard.decompress(packed.read_bytes()))
@@ -171,7 +172,7 @@ def test_chunks_that_litdata_has_unpacked_are_read_as_they_are(tmp_path):
 
 
 def test_several_folders_are_one_dataset_and_two_kinds_are_none(tmp_path):
-    TestPlain().write(tmp_path)
+    TestLitData().write(tmp_path)
     shutil.copytree(tmp_path / "lit", tmp_path / "other")
     assert len(fl.open(tmp_path)) == 2 * LIT_SAMPLES
     shutil.copytree(VECTORS / "formats" / "mds-plain", tmp_path / "mds")

@@ -112,6 +112,12 @@ def lit_tokens(i: int) -> Any:
     return np.arange(10 * i, 10 * i + 3 + i, dtype=np.uint16)
 
 
+def mds_lists(i: int) -> dict[str, Any]:
+    """A sample with a column of each encoding of several images."""
+    files = [JPEG.read_bytes()] * (i % 3)
+    return {"array": files or [JPEG.read_bytes()], "jpegs": files, "pixels": [np.full((2, 3, 3), i, np.uint8)] * i}
+
+
 def with_tensorflow() -> None:
     """Examples, the same gzipped, and records that are none."""
     import tensorflow as tf
@@ -139,6 +145,14 @@ def with_streaming() -> None:
     from PIL import Image
     from streaming import MDSWriter
 
+    shutil.rmtree(FORMATS / "mds-lists", ignore_errors=True)
+    columns = {"array": "jpeg_array", "jpegs": "list[jpeg]", "pixels": "list[pil]"}
+    with MDSWriter(out=str(FORMATS / "mds-lists"), columns=columns) as writer:
+        for i in range(4):
+            lists = mds_lists(i)
+            lists["jpegs"] = [Image.open(JPEG) for _ in lists["jpegs"]]
+            lists["pixels"] = [Image.fromarray(one) for one in lists["pixels"]]
+            writer.write(lists)
     for name, compression in (("plain", None), ("zstd", "zstd:3"), ("gz", "gz")):
         folder = FORMATS / f"mds-{name}"
         shutil.rmtree(folder, ignore_errors=True)

@@ -127,10 +127,9 @@ def _config(about: dict[str, Any]) -> Config:
     tree, stored = _tree(spec), tuple(map(str, about["data_format"]))
     if tree.leaves != len(stored) or not stored or (tokens and len(stored) != 1):
         raise FormatError(f"samples of {tree.leaves} leaves, of which {len(stored)} are told how they are stored")
+    names, parts = tree.keys, tree.parts
     if tree.kind is None:
         names, parts = ("tokens" if tokens else "data",), (tree,)
-    else:
-        names, parts = tree.keys, tree.parts
     level, codec = about.get("compression_level"), about.get("compression")
     types = about.get("types")
     return Config(

@@ -71,7 +71,7 @@ def _array(data: memoryview, types: tuple[str, ...], order: str) -> Any:
 
 def _tensor(data: memoryview) -> Any:
     # The header was little-endian until LitData 0.2.50 or so. No type that is written has the number 0.
-    return _array(data, _TORCH, "<" if data[:1] != b"\0" else ">")
+    return _array(data, _TORCH, "<" if data and data[0] else ">")
 
 
 def _text(data: memoryview) -> str:
