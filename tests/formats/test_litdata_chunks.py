@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.formats.test_mds_folders import VECTORS, changed
 
 import fastloader as fl
 from fastloader.formats.litdata_values import decoder_of
 from fastloader.testing import FormatContract
 
-VECTORS = Path(__file__).parents[1] / "vectors"
 sys.path.insert(0, str(VECTORS))
 
-from make_formats import LIT_PACKED, LIT_SAMPLES, lit_row, lit_sample, lit_tokens  # noqa: E402
-
-
-def changed(folder, change):
-    """The folder with something else in its index."""
-    index = json.loads((folder / "index.json").read_text())
-    change(index)
-    (folder / "index.json").write_text(json.dumps(index))
-    return folder
+from make_formats import LIT_PACKED, LIT_SAMPLES, lit_row, lit_sample, lit_tokens
 
 
 class TestLitData(FormatContract):
