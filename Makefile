@@ -19,14 +19,14 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 help:  ## What there is to make
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(MADE)/dev $(MADE)/package  ## Set up everything for development in .venv
+setup: $(MADE)/dev $(MADE)/package $(MADE)/peers  ## Set up everything for development in .venv
 
 demo: $(MADE)/demo $(MADE)/package  ## Every modality in one dataset; then one as loose files and as .fld, compared
 	@$(BIN)/python examples/every_modality.py
 	@echo
 	@$(BIN)/python examples/demo.py $(ARGS)
 
-test: lint $(MADE)/tests $(MADE)/peers  ## Lint, then run all tests; ARGS goes to pytest
+test: lint $(MADE)/tests  ## Lint, then run all tests; ARGS goes to pytest
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(ARGS)
 
 lint: setup  ## Check format, style, types and import layers
@@ -64,7 +64,7 @@ $(MADE)/peers: pyproject.toml | $(MADE)/dev
 	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
 	  > "$$($(PEERS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/beneath.pth"
 	@$(QUIETLY)/peers.log "Installing other loaders, to compare with" \
-	  $(PEERS)/bin/python -m pip install --disable-pip-version-check --group peers
+	  $(PEERS)/bin/python -m pip install --disable-pip-version-check --no-deps --no-compile --group peers
 	@touch $@
 
 # An existing .venv is not another interpreter's.

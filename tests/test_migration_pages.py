@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -17,9 +18,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from run_page import blocks, run
 
 import fastloader as fl
+from fastloader.cli import main
 
 DOCS = Path(__file__).parents[1] / "docs" / "how-to"
 PEERS = Path(sys.prefix) / "peers" / "bin" / "python"
@@ -47,11 +50,11 @@ PAGES = {
 
 @pytest.fixture(scope="module", params=PAGES)
 def halves(request, tmp_path_factory):
-    """The page, and what both halves of it handed over."""
+    """The page's name, what both halves of it handed over, and the folder they ran in."""
     name = request.param
     page, folder = DOCS / f"migrate-from-{name}.md", tmp_path_factory.mktemp(name)
     if PAGES[name].own_environment and not PEERS.exists():
-        pytest.skip(f"{PEERS} is missing; make peers")
+        pytest.skip(f"{PEERS} is missing; make setup brings it")
     python = PEERS if PAGES[name].own_environment else sys.executable
     options = ["--without-operators"] if PAGES[name].own_environment else []
     theirs = subprocess.run(
@@ -61,7 +64,7 @@ def halves(request, tmp_path_factory):
     assert theirs.returncode == 0, theirs.stderr
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        return name, pickle.loads((folder / "theirs").read_bytes()), run(page, "python")
+        return name, pickle.loads((folder / "theirs").read_bytes()), run(page, "python"), folder
 
 
 def rows(calls):
@@ -87,19 +90,36 @@ def kinds(value):
 
 
 def test_both_halves_train_on_the_same_samples(halves):
-    name, theirs, ours = halves
+    name, theirs, ours, _ = halves
     wanted, found = ([tuple(map(kinds, row)) for row in rows(half["train"])] for half in (theirs, ours))
     assert len(wanted) == PAGES[name].trained
     assert sorted(found) == sorted(wanted)
 
 
 def test_both_halves_evaluate_the_same_values_in_the_same_order(halves):
-    name, theirs, ours = halves
+    name, theirs, ours, _ = halves
     wanted, found = rows(theirs["evaluate"]), rows(ours["evaluate"])
     assert len(found) == len(wanted) == PAGES[name].evaluated
     for number, (one, other) in enumerate(zip(wanted, found, strict=True)):
         for part, (value, mine) in enumerate(zip(one, other, strict=True)):
             assert same(value, mine), f"sample {number}, part {part}: theirs {value!r}, ours {mine!r}"
+
+
+def test_commands_do_what_the_page_shows(halves, monkeypatch):
+    name, _, _, folder = halves
+    monkeypatch.chdir(folder)
+    commands = [
+        (shlex.split(line.removeprefix("$ fastloader ")), block.partition(f"{line}\n")[2].partition("$ ")[0])
+        for _, block in blocks(DOCS / f"migrate-from-{name}.md", "console")
+        for line in block.splitlines()
+        if line.startswith("$ fastloader ") and "://" not in line
+    ]
+    assert commands or name == "barecat"
+    for arguments, shown in commands:
+        result = CliRunner().invoke(main, [*arguments, "--dry-run"])
+        assert result.exit_code == 0, result.output
+        said = [line.rstrip() for line in result.stdout.splitlines()]
+        assert [line for line in shown.splitlines() if line not in said] == []
 
 
 @pytest.mark.parametrize("name", [*PAGES, "ffcv"])
