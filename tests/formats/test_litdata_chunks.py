@@ -10,7 +10,9 @@ import pytest
 from tests.formats.test_mds_folders import VECTORS, changed
 
 import fastloader as fl
+from fastloader import kernels
 from fastloader.formats.litdata_values import decoder_of
+from fastloader.formats.unpacked import unzstd, zstd_size
 from fastloader.testing import FormatContract
 
 sys.path.insert(0, str(VECTORS))
@@ -74,7 +76,8 @@ class TestLitFrames(TestLitPacked):
     def bad_files(self, folder):
         path = self.write(folder)
         data = (path / "chunk-0-0.bin").read_bytes()
-        for at, said in ((24 + 4, "table of samples is broken"), (24 + 20 + 28, "table of frames is broken")):
+        frames, broken = 24 + 20, "table of frames is broken"
+        for at, said in ((24 + 4, "table of samples is broken"), (frames + 4, broken), (frames + 16, broken)):
             (path / "chunk-0-0.bin").write_bytes(data[:at] + b"\xff\xff" + data[at + 2 :])
             yield path, rf"chunk-0-0\.bin: .*{said}"
         (path / "chunk-0-0.bin").write_bytes(data[:-3] + b"abc")
@@ -142,6 +145,12 @@ def test_a_broken_leaf_names_record_offset_and_field(tmp_path):
     ):
         fl.open(path)[2]
     assert fl.open(path, fields=["number"])[2] == {"number": 4}
+    data[begin] += 1
+    (path / "chunk-0-0.bin").write_bytes(data)
+    with pytest.raises(
+        fl.FormatError, match=rf"record 2 at offset {begin}: its parts end at \d+, and it has \d+ bytes"
+    ):
+        fl.open(path, fields=["number"])[2]
     assert len(list(fl.open(path).options(on_error="skip"))) == LIT_SAMPLES - 1
 
 
@@ -182,3 +191,18 @@ def test_values_of_every_nested_kind():
     for bad in (b"\x01\xff\xff\xff\xff", b"\x02\x02\0\0\0abc", b"\x0d\0\0\0\0", b"\x0b\x0b", b"\x05" * 9, b""):
         with pytest.raises(ValueError, match=r".+"):
             read(memoryview(bad))
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 257, 65_791, 65_792, 70_000])
+def test_a_frame_of_zstd_tells_its_size(size):
+    packed = kernels.compress(bytes(size), kernels.ZSTD, 3)
+    assert zstd_size(bytes(packed)[:18]) == size
+    assert unzstd(bytes(packed), size) == bytes(size)
+
+
+@pytest.mark.parametrize(
+    "head", [b"", b"\x28\xb5\x2f\xfd", b"\x28\xb5\x2f\xfd\0\0", b"\x28\xb5\x2f\xfd" + b"\xff" * 14, b"x" * 18]
+)
+def test_a_frame_of_zstd_that_does_not_tell_its_size_is_an_error(head):
+    with pytest.raises(ValueError, match="zstd"):
+        zstd_size(head)
