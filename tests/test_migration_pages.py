@@ -59,7 +59,7 @@ def halves(request, tmp_path_factory):
     options = ["--without-operators"] if PAGES[name].own_environment else []
     theirs = subprocess.run(
         [python, Path(__file__).with_name("run_page.py"), page, "py", folder / "theirs", *options],
-        cwd=folder, capture_output=True, text=True, check=False, timeout=240,
+        cwd=folder, capture_output=True, text=True, check=False, timeout=500,
     )  # fmt: skip
     assert theirs.returncode == 0, theirs.stderr
     with pytest.MonkeyPatch.context() as patch:
