@@ -77,7 +77,8 @@ class Runner:
             threads, depth = tuner.setting.threads, tuner.setting.ahead
         self._depth = depth
         self._python_threads = 0
-        self._sources: dict[int, int] = {}  # the dataset's source -> the engine's number for it
+        # The engine's number for each source of the dataset, -1 until it has one.
+        self._sources = np.full(int(dataset.runs.sources.max(initial=0)) + 1, -1, np.int32)
         self._files: dict[str, int] = {}  # path -> the engine's number for it
         self._active = 0
         self._lock = threading.Lock()
@@ -198,15 +199,17 @@ class Runner:
     def _submit(self, samples: NDArray[np.int64], epoch: int, *, fill: bool) -> int:
         runs = self._dataset.runs
         if len(runs.starts) == 2 and not runs.firsts[0]:
-            if not self._sources:
+            if self._sources[runs.sources[0]] < 0:
                 self._add_source(int(runs.sources[0]))
             return self._engine.submit(None, samples, fill, epoch)
         sources, rows = runs.locate(samples)
-        fresh = [source for source in np.unique(sources).tolist() if source not in self._sources]
-        self._dataset.warm(fresh, self._tables)
-        for source in fresh:
-            self._add_source(source)
-        which = np.fromiter((self._sources[s] for s in sources.tolist()), np.int32, len(sources))
+        which = self._sources[sources]
+        if (which < 0).any():
+            fresh = np.unique(sources[which < 0]).tolist()
+            self._dataset.warm(fresh, self._tables)
+            for source in fresh:
+                self._add_source(source)
+            which = self._sources[sources]
         named = samples if self._draws else None  # who draws does so by the sample's own number
         return self._engine.submit(which, rows, fill, epoch, named)
 
