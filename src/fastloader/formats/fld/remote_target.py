@@ -22,7 +22,7 @@ from fastloader.formats.fld.builder import Chunk, FieldSpec, FldBuilder
 from fastloader.formats.fld.dataset import Dataset
 from fastloader.formats.fld.manifest import MANIFEST, Manifest, Shard, is_sharded
 from fastloader.formats.fld.sending import published_manifest, remove_objects, send
-from fastloader.formats.fld.snapshots import history, kept_numbers, replace_newest, snapshot_name
+from fastloader.formats.fld.snapshots import changed, history, kept_numbers, replace_newest, snapshot_name
 from fastloader.formats.fld.target import Shards, concatenated, stored_specs
 from fastloader.stores import ObjectPath
 
@@ -107,7 +107,9 @@ class BucketTarget:
         self._manifest = where / MANIFEST
         self._version, self._before = published_manifest(self._manifest)
         self._existing = existing
-        if existing is not None and (self._before is None or self._before != existing.manifest):
+        if existing is not None and self._before not in (None, existing.manifest):
+            raise changed(where)
+        if existing is not None and self._before is None:
             raise StoreError("is no folder of shards, so none can be added", path=where, hint="write it anew")
         if existing is None and self._before is None and _is_object(where):
             raise StoreError("is an object", path=where, hint="choose another name, or delete it first")

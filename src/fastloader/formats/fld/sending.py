@@ -8,9 +8,10 @@ from pathlib import Path
 
 from fastloader.errors import FormatError, NotFoundError, StoreError
 from fastloader.formats.fld.manifest import Manifest
-from fastloader.stores import ObjectPath
+from fastloader.stores import ChangedError, ObjectPath
 
 PIECE = 8 << 20
+TRIES = 10
 
 
 def remove_objects(where: ObjectPath, names: Sequence[str]) -> None:
@@ -35,11 +36,16 @@ def send(path: Path, to: ObjectPath) -> None:
 
 def published_manifest(manifest: ObjectPath) -> tuple[str | None, Manifest | None]:
     """The manifest that is there, and its version."""
-    try:
-        version = manifest.store.stat(manifest.key).version
-        data = bytes(manifest.store.read(manifest.key, version=version))
-    except NotFoundError:
-        return None, None
+    for attempt in range(TRIES):
+        try:
+            version = manifest.store.stat(manifest.key).version
+            data = bytes(manifest.store.read(manifest.key, version=version))
+            break
+        except NotFoundError:
+            return None, None
+        except ChangedError:  # replaced in between: the new one is as good
+            if attempt == TRIES - 1:
+                raise
     try:
         return version, Manifest.from_bytes(data, manifest)
     except FormatError as error:
