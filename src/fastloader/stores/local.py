@@ -112,6 +112,19 @@ def _create_locked(path: Path) -> tuple[Path, int]:
         os.close(fd)
 
 
+def _make_locked(path: Path) -> tuple[Path, int]:
+    """The same with a folder."""
+    while True:
+        aside = _aside(path)
+        aside.mkdir(parents=False)
+        with contextlib.suppress(FileNotFoundError):
+            fd = os.open(aside, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if aside.exists():  # its name is nobody else's
+                return aside, fd
+            os.close(fd)
+
+
 def explain(error: OSError, path: Path, hint: str | None = None) -> StoreError:
     """What the system said, with the file it concerns and, for a full disk, what to do."""
     if error.errno == errno.ENOSPC:
@@ -242,13 +255,10 @@ class Directory:
     def __init__(self, path: Path) -> None:
         self.path = path
         sweep(path)
-        self.aside = _aside(path)
         try:
-            self.aside.mkdir(parents=False)
+            self.aside, self._lock = _make_locked(path)
         except OSError as error:
             raise explain(error, path) from error
-        self._lock = os.open(self.aside, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
         self._open = True
 
     def publish(self) -> None:
