@@ -1,0 +1,155 @@
+"""The documentation as a site: it builds without a warning, its links lead somewhere, and it has every public name."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fastloader
+
+ROOT = Path(__file__).parents[1]
+NOT_PUBLIC = {
+    "cli": "has a page of its own, docs/reference/cli.md",
+    "pipeline": "is what operations are compiled by",
+    "writer": "is told of by the names that fastloader has of it",
+}
+"""Modules whose names need not be in the reference."""
+
+
+def script(name: str):
+    """A module of scripts/."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look for it there
+    spec.loader.exec_module(module)
+    return module
+
+
+check_site = script("check_site")
+
+
+def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    """Build strictly."""
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", config, "-d", site],
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All of it."""
+    folder = tmp_path_factory.mktemp("site")
+    done = build(ROOT / "mkdocs.yml", folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_every_link_and_anchor_leads_somewhere_and_nothing_comes_from_elsewhere(site: Path) -> None:
+    assert check_site.problems(site) == []
+
+
+def test_every_page_has_its_place_in_the_navigation(site: Path) -> None:
+    navigation = set(re.findall(r'href="([^"#]+)" class="md-nav__link', (site / "index.html").read_text()))
+    pages = {path.relative_to(site).as_posix() for path in site.rglob("*.html")} - {"404.html", "index.html"}
+    assert len(pages) > 60
+    assert pages <= navigation
+
+
+def test_pages_from_outside_of_docs_are_there_and_linked(site: Path) -> None:
+    assert "<h1" in (site / "explanation/architecture.html").read_text()
+    assert "TorchLoader" in (site / "tutorials/examples/train_torch.html").read_text()
+    performance = (site / "explanation/performance.html").read_text()
+    assert 'href="measurements/image.html"' in performance
+    assert 'src="measurements/image-speed.svg"' in performance
+
+
+def test_comments_for_tests_are_not_shown_but_for_why_a_block_is_not_run(site: Path) -> None:
+    page = (site / "how-to/frameworks.html").read_text()
+    assert "page_files" not in page
+    assert "Not run by the tests: it needs a GPU." in page
+
+
+def public_names() -> list[tuple[str, set[str]]]:
+    """Each public name, and the anchors that it may have. Nothing is imported: some modules take seconds."""
+    found = [(f"fastloader.{name}", {f"fastloader.{name}"}) for name in fastloader.__all__ if name != "ops"]
+    for path in sorted(Path(fastloader.__file__).parent.glob("*/__init__.py")):
+        module = path.parent.name
+        for node in ast.parse(path.read_text()).body if module not in NOT_PUBLIC else ():
+            if isinstance(node, ast.Assign) and [ast.unparse(one) for one in node.targets] == ["__all__"]:
+                for name in ast.literal_eval(node.value):
+                    shown = "open" if name == "open_dataset" else name
+                    also = {f"fastloader.{shown}"} if fastloader._WHERE.get(name, "dataset") == module else set()
+                    found.append((f"fastloader.{module}.{name}", {f"fastloader.{module}.{name}", *also}))
+    return found
+
+
+def test_every_public_name_is_on_a_page_of_the_reference(site: Path) -> None:
+    anchors = set()
+    for path in (site / "reference/api").glob("*.html"):
+        anchors |= check_site.parse(path).anchors
+    names = public_names()
+    assert len(names) > 250
+    assert [name for name, allowed in names if not anchors & allowed] == []
+
+
+def test_modules_that_are_left_out_are_there() -> None:
+    here = Path(fastloader.__file__).parent
+    assert [name for name in NOT_PUBLIC if not list(here.glob(f"{name}*"))] == []
+
+
+@pytest.mark.parametrize(
+    ("pages", "said"),
+    [
+        ({"index.md": "# One\n\n[here](two.md#a-part)\n", "two.md": "# Two\n\n## A part\n"}, ""),
+        ({"index.md": "# One\n\n[here](three.md)\n"}, "'three.md'"),
+        ({"index.md": "# One\n\n[here](two.md#no-part)\n", "two.md": "# Two\n"}, "'#no-part'"),
+        ({"index.md": "# One\n", ".nav.yml": "nav: [index.md]\n", "two.md": "# Two\n"}, "two.md"),
+        ({"index.md": "# One\n", ".nav.yml": "nav: [index.md, three.md]\n"}, "'three.md'"),
+    ],
+    ids=["all good", "no such page", "no such anchor", "a page in no navigation", "a navigation without its page"],
+)
+def test_the_strict_build_refuses(pages: dict[str, str], said: str, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    for name, text in pages.items():
+        (tmp_path / "docs" / name).write_text(text)
+    config = tmp_path / "mkdocs.yml"
+    config.write_text(
+        f"INHERIT: {ROOT / 'mkdocs.yml'}\ndocs_dir: {tmp_path / 'docs'}\n"
+        "hooks: []\nplugins: [awesome-nav]\nextra_css: []\ntheme: {name: material, logo: null, favicon: null}\n"
+    )
+    done = build(config, tmp_path / "site")
+    assert (done.returncode == 0) == (said == ""), done.stdout + done.stderr
+    assert said in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ('<a href="a.html#here">', None),
+        ('<a href="https://example.org/x?y#z"><a href="mailto:me@example.org">', None),
+        ('<a href="b.html">', "index.html: b.html leads nowhere"),
+        ('<a href="a.html#there">', "index.html: a.html#there: there is no such anchor"),
+        ('<img src="https://example.org/a.png">', "index.html: loads https://example.org/a.png from elsewhere"),
+        ('<link rel="stylesheet" href="//example.org/a.css">', "index.html: loads //example.org/a.css from elsewhere"),
+        ('<a href="https://exa mple.org">', "index.html: https://exa mple.org is no address"),
+        ('<a href="htps://example.org">', "index.html: htps://example.org is no address"),
+        ('<pre class="mermaid">', "index.html: has a diagram that the browser would load a program for"),
+        ("<style></style>", "a.css: loads url(https://example.org/font.woff"),
+    ],
+)
+def test_links_are_checked(page: str, said: str | None, tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text(page)
+    (tmp_path / "a.html").write_text('<h2 id="here">Here</h2>')
+    if said is not None and "a.css:" in said:
+        (tmp_path / "a.css").write_text('@font-face { src: url("https://example.org/font.woff"); }'.replace('"', ""))
+    assert check_site.problems(tmp_path) == ([] if said is None else [said])
