@@ -75,6 +75,7 @@ def follow(tmp_path: Path, request: pytest.FixtureRequest) -> Follow:
         for file, packed in GIVEN.get(name(page) if page.is_relative_to(ROOT) else "", {}).items():
             (folder / file).write_bytes(gzip.decompress((ROOT / "tests/vectors/formats" / packed).read_bytes()))
         variables = {"HOME": str(folder), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        variables["OMP_NUM_THREADS"] = "1"  # others run beside it
         if any("s3://" in block.code and block.why_not is None for block in blocks(page.read_text())):
             variables |= request.getfixturevalue("bucket")
         return subprocess.run(

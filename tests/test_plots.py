@@ -1,0 +1,59 @@
+"""The plots of the documentation show what the tables of benchmarks say."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def plotting():
+    """The script that draws them."""
+    spec = importlib.util.spec_from_file_location("plot_performance", ROOT / "scripts" / "plot_performance.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["plot_performance"] = module  # dataclasses look for it there
+    spec.loader.exec_module(module)
+    return module
+
+
+def words(path: Path) -> list[str]:
+    """All that is written in a plot, in order."""
+    elements = ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")
+    return ["".join(element.itertext()) for element in elements]
+
+
+def test_the_plots_are_of_the_tables_as_they_are(plotting) -> None:
+    kept = {path.stem: words(path) for path in (ROOT / "docs/explanation/plots").glob("*.svg")}
+    assert kept.keys() == {plot.name for plot in plotting.plots()}
+    for plot in plotting.plots():
+        for _, bars in plot.groups:
+            assert len(bars) >= 3
+            for bar in bars:
+                assert bar.text in kept[plot.name], "the tables have changed: python scripts/plot_performance.py"
+                assert bar.name.splitlines()[0] in kept[plot.name]
+
+
+def test_plots_are_drawn_again_the_same_and_take_the_colour_of_their_page(plotting, tmp_path: Path) -> None:
+    plot = plotting.cold()
+    for name in ("once", "again"):
+        plotting.draw(plot, tmp_path / f"{name}.svg")
+    assert (tmp_path / "once.svg").read_bytes() == (tmp_path / "again.svg").read_bytes()
+    assert words(tmp_path / "once.svg") == words(ROOT / "docs/explanation/plots/cold.svg")
+    text = (tmp_path / "once.svg").read_text()
+    assert "currentColor" in text
+    assert "prefers-color-scheme: dark" in text
+    assert plotting.INK not in text
+    assert re.search(r"href=.https?:", text) is None
+
+
+def test_every_plot_is_on_the_page() -> None:
+    page = (ROOT / "docs/explanation/performance.md").read_text()
+    shown = set(re.findall(r"\]\(plots/(\w+)\.svg\)", page))
+    assert shown == {path.stem for path in (ROOT / "docs/explanation/plots").glob("*.svg")}
