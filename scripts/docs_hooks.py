@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ NOT_RUN = re.compile(r"^<!-- not run: (.*?) -->\n(```.*?^```\n)", re.MULTILINE |
 FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
+@cache
 def brought() -> dict[str, str]:
     """Files from outside of docs/ by where the site has them."""
     found = {"explanation/architecture.md": "ARCHITECTURE.md", "project/changelog.md": "CHANGELOG.md"}

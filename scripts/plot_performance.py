@@ -146,8 +146,8 @@ def draw(plot: Plot, path: Path) -> None:
     heights = [len(bars) for _, bars in plot.groups]
     with plt.rc_context(settings):
         figure, several = plt.subplots(
-            len(heights), 1, sharex=True, squeeze=False, figsize=(6.4, 0.34 * sum(heights) + 0.35 * len(heights) + 0.45),
-            height_ratios=heights, layout="constrained",
+            len(heights), 1, sharex=True, squeeze=False, height_ratios=heights, layout="constrained",
+            figsize=(6.4, 0.34 * sum(heights) + 0.35 * len(heights) + 0.45),
         )  # fmt: skip
         longest = max(bar.value for _, bars in plot.groups for bar in bars)
         for axes, (title, bars) in zip(several[:, 0], plot.groups, strict=True):

@@ -70,7 +70,8 @@ def test_pages_from_outside_of_docs_are_there_and_linked(site: Path) -> None:
     assert "TorchLoader" in (site / "tutorials/examples/train_torch.html").read_text()
     performance = (site / "explanation/performance.html").read_text()
     assert 'href="measurements/image.html"' in performance
-    assert 'src="measurements/image-speed.svg"' in performance
+    assert 'src="plots/jpeg.svg"' in performance
+    assert 'src="image-speed.svg"' in (site / "explanation/measurements/image.html").read_text()
 
 
 def test_comments_for_tests_are_not_shown_but_for_why_a_block_is_not_run(site: Path) -> None:
