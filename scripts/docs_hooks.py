@@ -75,6 +75,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: Any) 
         uri = sites.get(path) or (path.removeprefix(f"{docs}/") if path.startswith(f"{docs}/") else None)
         return match[0] if uri is None else before + posixpath.relpath(uri, posixpath.dirname(here) or ".") + behind
 
+    if here.startswith(("explanation/measurements/", "tutorials/examples/")):
+        page.meta.setdefault("search", {"boost": 0.2})  # whoever searches wants to read what is said of it first
     markdown = SETUP.sub("", markdown)
     markdown = NOT_RUN.sub(r'\2\n<p class="not-run">Not run by the tests: \1.</p>\n', markdown)
     return "".join(

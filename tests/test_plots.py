@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import re
 import sys
 from pathlib import Path
@@ -16,11 +16,9 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture(scope="module")
 def plotting():
     """The script that draws them."""
-    spec = importlib.util.spec_from_file_location("plot_performance", ROOT / "scripts" / "plot_performance.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["plot_performance"] = module  # dataclasses look for it there
-    spec.loader.exec_module(module)
-    return module
+    sys.path.insert(0, str(ROOT / "scripts"))
+    yield importlib.import_module("plot_performance")
+    sys.path.remove(str(ROOT / "scripts"))
 
 
 def words(path: Path) -> list[str]:

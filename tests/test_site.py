@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
+import importlib
 import os
 import re
 import subprocess
@@ -23,18 +23,12 @@ NOT_PUBLIC = {
 """Modules whose names need not be in the reference."""
 
 
-def script(name: str):
-    """A module of scripts/."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look for it there
-    spec.loader.exec_module(module)
-    return module
-
-
-check_site = script("check_site")
+@pytest.fixture(scope="module")
+def check_site():
+    """The script that checks a site."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    yield importlib.import_module("check_site")
+    sys.path.remove(str(ROOT / "scripts"))
 
 
 def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
@@ -54,7 +48,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_link_and_anchor_leads_somewhere_and_nothing_comes_from_elsewhere(site: Path) -> None:
+def test_every_link_and_anchor_leads_somewhere_and_nothing_comes_from_elsewhere(site: Path, check_site) -> None:
     assert check_site.problems(site) == []
 
 
@@ -94,7 +88,7 @@ def public_names() -> list[tuple[str, set[str]]]:
     return found
 
 
-def test_every_public_name_is_on_a_page_of_the_reference(site: Path) -> None:
+def test_every_public_name_is_on_a_page_of_the_reference(site: Path, check_site) -> None:
     anchors = set()
     for path in (site / "reference/api").glob("*.html"):
         anchors |= check_site.parse(path).anchors
@@ -148,7 +142,7 @@ def test_the_strict_build_refuses(pages: dict[str, str], said: str, tmp_path: Pa
         ("<style></style>", "a.css: loads url(https://example.org/font.woff"),
     ],
 )
-def test_links_are_checked(page: str, said: str | None, tmp_path: Path) -> None:
+def test_links_are_checked(page: str, said: str | None, tmp_path: Path, check_site) -> None:
     (tmp_path / "index.html").write_text(page)
     (tmp_path / "a.html").write_text('<h2 id="here">Here</h2>')
     if said is not None and "a.css:" in said:
