@@ -164,7 +164,7 @@ def commands() -> list[tuple[str, list[str]]]:
 def test_every_option_of_a_command_exists() -> None:
     assert len(commands()) > 50
     for where, words in commands():
-        context = click.Context(main, info_name="fastloader")
+        context = click.Context(main, info_name="fastloader", **main.context_settings)
         command: click.Command = main
         while isinstance(command, click.Group):
             _, words, _ = command.make_parser(context).parse_args(list(words))
