@@ -54,10 +54,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def as_page(path: Path, text: str) -> str:
     """A program as a page: what it says of itself, and all of it."""
-    about = ast.get_docstring(ast.parse(text)) or ""
+    tree = ast.parse(text)
+    about = ast.get_docstring(tree) or ""
+    code = text.splitlines()[tree.body[0].end_lineno if about else 0 :]
     title, _, rest = about.partition("\n")
-    body = text.partition('"""\n')[2].lstrip()
-    return f"# {path.name}\n\n{title}\n\n{rest.strip()}\n\n```python\n{body}```\n"
+    return "\n\n".join((f"# {path.name}", title, rest.strip(), "```python\n" + "\n".join(code).strip() + "\n```\n"))
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: Any) -> str:
