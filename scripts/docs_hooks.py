@@ -58,7 +58,7 @@ def as_page(path: Path, text: str) -> str:
     about = ast.get_docstring(tree) or ""
     code = text.splitlines()[tree.body[0].end_lineno if about else 0 :]
     title, _, rest = about.partition("\n")
-    return "\n\n".join((f"# {path.name}", title, rest.strip(), "```python\n" + "\n".join(code).strip() + "\n```\n"))
+    return "\n\n".join((f"# {path.name}", title, rest.strip("\n"), "```python\n" + "\n".join(code).strip() + "\n```\n"))
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: Any) -> str:
