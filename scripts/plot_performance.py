@@ -6,8 +6,9 @@ They are SVG with letters that stay letters, and take their ink from the reader'
 from __future__ import annotations
 
 import argparse
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,10 +81,53 @@ def gpu() -> Plot:
         fed = row["fed by"].removesuffix(" (the ceiling)")
         colour = LIMIT if "tensors" in fed else OURS if "TorchLoader" in fed else OTHERS
         speed, share = number(row["images/s"]), number(row["of the ceiling"])
-        bar = Bar(fed.replace(" + torchvision,", "\n+ torchvision,"), share, f"{share:.0%}  ({speed:,.0f}/s)", colour)
+        bar = Bar(in_two_lines(fed), share, f"{share:.1%}  ({speed:,.0f}/s)", colour)
         groups.setdefault(row["model"], []).append(bar)
     return Plot(
         "gpu", "share of the speed on synthetic tensors", tuple((name, tuple(bars)) for name, bars in groups.items())
+    )
+
+
+def in_two_lines(fed: str) -> str:
+    """How a model is fed, short enough for its place."""
+    return re.sub(r" (\+ torchvision|decode)", r"\n\1", fed.replace("`", "").replace("'", '"'))
+
+
+@dataclass(frozen=True)
+class Strip:
+    """What a GPU did, row by row: when it began to wait for data and how long, in seconds."""
+
+    name: str
+    colour: str
+    end: float
+    waits: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Strips by model."""
+
+    name: str
+    meaning: str
+    groups: tuple[tuple[str, tuple[Strip, ...]], ...]
+
+
+def timeline(seconds: float = 2.5, least: float = 1e-4) -> Timeline:
+    """The first seconds of each way to feed a GPU; waits shorter than ``least`` could not be seen."""
+    groups: dict[str, list[Strip]] = {}
+    for line in json.loads((ROOT / "bench/gpu/timeline.json").read_text()):
+        begin, waits = 0.0, []
+        for wait, step in zip(line["waits_ms"], line["steps_ms"], strict=False):  # the last step has no end
+            if wait / 1e3 >= least and begin < seconds:
+                waits.append((begin, min(wait / 1e3, seconds - begin)))
+            begin += step / 1e3
+        way = line["way"]
+        colour = LIMIT if way == "synthetic" else OURS if way.startswith("TorchLoader") else OTHERS
+        fed = "tensors on the GPU" if way == "synthetic" else in_two_lines(way)
+        model = line["model"].replace("resnet", "ResNet-")
+        groups.setdefault(model, []).append(Strip(fed, colour, min(begin, seconds), tuple(waits)))
+    return Timeline(
+        "timeline", "seconds; gaps: the GPU waits", tuple((name, tuple(rows)) for name, rows in groups.items())
     )
 
 
@@ -128,12 +172,12 @@ def bucket() -> Plot:
 
 
 def plots() -> list[Plot]:
-    """All of them."""
+    """All that are bars."""
     return [jpeg(), gpu(), cold(), bucket()]
 
 
-def draw(plot: Plot, path: Path) -> None:
-    """Bars that lie, one group below the other."""
+def draw(plot: Plot | Timeline, path: Path) -> None:
+    """Bars or strips that lie, one group below the other."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -143,22 +187,21 @@ def draw(plot: Plot, path: Path) -> None:
         "svg.fonttype": "none", "svg.hashsalt": "fastloader", "font.family": "sans-serif", "font.size": 11,
         "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK, "ytick.color": INK,
     }  # fmt: skip
-    heights = [len(bars) for _, bars in plot.groups]
+    heights = [len(lying) for _, lying in plot.groups]
+    row = 0.46 if any("\n" in one.name for _, lying in plot.groups for one in lying) else 0.34
     with plt.rc_context(settings):
         figure, several = plt.subplots(
             len(heights), 1, sharex=True, squeeze=False, height_ratios=heights, layout="constrained",
-            figsize=(6.4, 0.34 * sum(heights) + 0.35 * len(heights) + 0.45),
+            figsize=(6.4, row * sum(heights) + 0.35 * len(heights) + 0.45),
         )  # fmt: skip
-        longest = max(bar.value for _, bars in plot.groups for bar in bars)
-        for axes, (title, bars) in zip(several[:, 0], plot.groups, strict=True):
-            drawn = axes.barh(
-                range(len(bars)), [bar.value for bar in bars], color=[bar.colour for bar in bars], height=0.72
-            )
-            axes.bar_label(drawn, [bar.text for bar in bars], padding=4)
-            axes.set_yticks(range(len(bars)), [bar.name for bar in bars])
+        for axes, (title, lying) in zip(several[:, 0], plot.groups, strict=True):
+            if isinstance(plot, Plot):
+                draw_bars(axes, lying, max(bar.value for _, bars in plot.groups for bar in bars))
+            else:
+                draw_strips(axes, lying)
+            axes.set_yticks(range(len(lying)), [one.name for one in lying])
             axes.invert_yaxis()
             axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
-            axes.set_xlim(0, longest * 1.22)
             axes.spines[["top", "right", "left"]].set_visible(False)
             axes.tick_params(axis="y", length=0)
         several[-1, 0].set_xlabel(plot.meaning)
@@ -170,12 +213,29 @@ def draw(plot: Plot, path: Path) -> None:
     path.write_text(text.replace("<defs>", f"{STYLE}\n<defs>", 1))
 
 
+def draw_bars(axes: Any, bars: Sequence[Bar], longest: float) -> None:
+    """Each with its number at its end."""
+    drawn = axes.barh(range(len(bars)), [bar.value for bar in bars], color=[bar.colour for bar in bars], height=0.72)
+    axes.bar_label(drawn, [bar.text for bar in bars], padding=4)
+    axes.set_xlim(0, longest * 1.22)
+
+
+def draw_strips(axes: Any, strips: Sequence[Strip]) -> None:
+    """Each without what was waited: gaps, through which the page shows."""
+    for row, strip in enumerate(strips):
+        ends = [0.0, *(begin + wait for begin, wait in strip.waits)]
+        begins = [*(begin for begin, _ in strip.waits), strip.end]
+        works = [(end, begin - end) for end, begin in zip(ends, begins, strict=True) if begin > end]
+        axes.broken_barh(works, (row - 0.36, 0.72), color=strip.colour, linewidth=0)
+    axes.set_xlim(0, max(strip.end for strip in strips))
+
+
 def main() -> None:
     """Draw all of them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path, nargs="?", default=PLOTS)
     folder = parser.parse_args().folder
-    for plot in plots():
+    for plot in (*plots(), timeline()):
         draw(plot, folder / f"{plot.name}.svg")
 
 

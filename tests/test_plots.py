@@ -29,13 +29,26 @@ def words(path: Path) -> list[str]:
 
 def test_the_plots_are_of_the_tables_as_they_are(plotting) -> None:
     kept = {path.stem: words(path) for path in (ROOT / "docs/explanation/plots").glob("*.svg")}
-    assert kept.keys() == {plot.name for plot in plotting.plots()}
+    assert kept.keys() == {plot.name for plot in (*plotting.plots(), plotting.timeline())}
     for plot in plotting.plots():
         for _, bars in plot.groups:
             assert len(bars) >= 3
             for bar in bars:
                 assert bar.text in kept[plot.name], "the tables have changed: python scripts/plot_performance.py"
                 assert bar.name.splitlines()[0] in kept[plot.name]
+
+
+def test_the_timeline_is_of_the_steps_as_they_are(plotting) -> None:
+    text = (ROOT / "docs/explanation/plots/timeline.svg").read_text()
+    for _, strips in plotting.timeline().groups:
+        assert strips[0].name == "tensors on the GPU"
+        for strip in strips:
+            assert all(begin + wait <= strip.end + 1e-9 for begin, wait in strip.waits)
+            assert strip.name.splitlines()[0] in text
+    pieces = sum(len(strip.waits) for _, strips in plotting.timeline().groups for strip in strips)
+    drawn = len(re.findall(rf"fill: (?:{plotting.OURS}|{plotting.OTHERS}|{plotting.LIMIT})", text))
+    strips = sum(len(strips) for _, strips in plotting.timeline().groups)
+    assert abs(drawn - pieces - strips) <= strips, "the steps have changed: python scripts/plot_performance.py"
 
 
 def test_plots_are_drawn_again_the_same_and_take_the_colour_of_their_page(plotting, tmp_path: Path) -> None:
