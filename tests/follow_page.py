@@ -32,8 +32,6 @@ PROMISE = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
 PLAIN = re.compile(r"fastloader [^|<>$&;~{}*?\[\\]*")
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 SHELL = ("sh", "bash", "console")
-OF_OTHERS = ("This DataLoader will create", "`shuffle=True` was passed")
-"""Warnings that pages may cause: torch's about this machine's CPUs, and Keras's about its own default."""
 INSTALLS = re.compile(r"^(?:pip|make|apt-get) ", re.MULTILINE)
 
 
@@ -72,9 +70,7 @@ def blocks(text: str) -> Iterator[Block]:
 
 def run(page: Path) -> None:
     """Run a page, or raise what it raises."""
-    warnings.simplefilter("error")
-    for message in OF_OTHERS:
-        warnings.filterwarnings("ignore", message)
+    warnings.filterwarnings("error", module="page|fastloader")  # what others say of their own code is theirs
     module = ModuleType("page")  # classes of the page can be pickled
     module.__file__ = str(page)
     sys.modules["page"] = module

@@ -26,9 +26,12 @@ COMPARED = "test_migration_pages.py"
 REASONS = {
     "it installs",
     "it measures for some seconds",
+    "it needs FUSE",
     "it needs a GPU",
+    "it needs a cluster",
     "it needs accounts with these providers",
     "it needs several machines",
+    "it runs until Ctrl-C",
 }
 """Why a block may be left out."""
 LANGUAGES = {"python", "py", "pycon", "json", "lua", "text", "yaml", "setup", "", *SHELL}
@@ -80,7 +83,7 @@ def follow(tmp_path: Path, request: pytest.FixtureRequest) -> Follow:
             variables |= request.getfixturevalue("bucket")
         return subprocess.run(
             [sys.executable, Path(__file__).with_name("follow_page.py"), page],
-            cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True, check=False,
+            cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True, check=False, timeout=300,
         )  # fmt: skip
 
     return run
