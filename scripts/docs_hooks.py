@@ -23,6 +23,21 @@ SETUP = re.compile(r"^<!-- setup\n.*?^-->\n", re.MULTILINE | re.DOTALL)
 NOT_RUN = re.compile(r"^<!-- not run: (.*?) -->\n(```.*?^```\n)", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
+NOT_PUBLIC = {
+    "cli": "has a page of its own, docs/reference/cli.md",
+    "pipeline": "is what operations are compiled by",
+    "writer": "is told of by the names that fastloader has of it",
+}
+"""Packages whose names need not be in the reference."""
+WHOLE = """# fastloader.{name}
+
+::: fastloader.{name}
+    options:
+      show_root_heading: false
+      show_root_toc_entry: false
+      heading_level: 2
+"""
+
 
 @cache
 def brought() -> dict[str, str]:
@@ -49,7 +64,30 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         text = (ROOT / origin).read_text()
         content = as_page(Path(origin), text) if origin.endswith(".py") else text
         files.append(File.generated(config, uri, content=content))
+    for name in without_page(ROOT / "src" / "fastloader", Path(config.docs_dir) / "reference" / "api"):
+        files.append(File.generated(config, f"reference/api/{name}.md", content=WHOLE.format(name=name)))
     return files
+
+
+def public_names(package: Path) -> dict[str, list[str]]:
+    """What each public package in this one exports. Nothing is imported: some take seconds."""
+    found = {}
+    for path in sorted(package.glob("*/__init__.py")):
+        for node in ast.parse(path.read_text()).body if path.parent.name not in NOT_PUBLIC else ():
+            if isinstance(node, ast.Assign) and [ast.unparse(one) for one in node.targets] == ["__all__"]:
+                found[path.parent.name] = ast.literal_eval(node.value)
+    return found
+
+
+def without_page(package: Path, pages: Path) -> list[str]:
+    """Public packages that no page of the reference has anything of: those get a page with all of their names."""
+    written = {path.stem: path.read_text() for path in pages.glob("*.md")}
+    text = "\n".join(written.values())
+    return [
+        name
+        for name in public_names(package)
+        if name not in written and re.search(rf"^::: fastloader\.{name}\b", text, re.MULTILINE) is None
+    ]
 
 
 def as_page(path: Path, text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import os
 import re
@@ -15,20 +14,25 @@ import pytest
 import fastloader
 
 ROOT = Path(__file__).parents[1]
-NOT_PUBLIC = {
-    "cli": "has a page of its own, docs/reference/cli.md",
-    "pipeline": "is what operations are compiled by",
-    "writer": "is told of by the names that fastloader has of it",
-}
-"""Modules whose names need not be in the reference."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
+def _scripts_on_path():
+    sys.path.insert(0, str(ROOT / "scripts"))
+    yield
+    sys.path.remove(str(ROOT / "scripts"))
+
+
+@pytest.fixture
 def check_site():
     """The script that checks a site."""
-    sys.path.insert(0, str(ROOT / "scripts"))
-    yield importlib.import_module("check_site")
-    sys.path.remove(str(ROOT / "scripts"))
+    return importlib.import_module("check_site")
+
+
+@pytest.fixture
+def docs_hooks():
+    """What MkDocs is told to do besides."""
+    return importlib.import_module("docs_hooks")
 
 
 def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
@@ -74,33 +78,37 @@ def test_comments_for_tests_are_not_shown_but_for_why_a_block_is_not_run(site: P
     assert "Not run by the tests: it needs a GPU." in page
 
 
-def public_names() -> list[tuple[str, set[str]]]:
-    """Each public name, and the anchors that it may have. Nothing is imported: some modules take seconds."""
-    found = [(f"fastloader.{name}", {f"fastloader.{name}"}) for name in fastloader.__all__ if name != "ops"]
-    for path in sorted(Path(fastloader.__file__).parent.glob("*/__init__.py")):
-        module = path.parent.name
-        for node in ast.parse(path.read_text()).body if module not in NOT_PUBLIC else ():
-            if isinstance(node, ast.Assign) and [ast.unparse(one) for one in node.targets] == ["__all__"]:
-                for name in ast.literal_eval(node.value):
-                    shown = "open" if name == "open_dataset" else name
-                    also = {f"fastloader.{shown}"} if fastloader._WHERE.get(name, "dataset") == module else set()
-                    found.append((f"fastloader.{module}.{name}", {f"fastloader.{module}.{name}", *also}))
-    return found
-
-
-def test_every_public_name_is_on_a_page_of_the_reference(site: Path, check_site) -> None:
-    anchors = set()
-    for path in (site / "reference/api").glob("*.html"):
-        anchors |= check_site.parse(path).anchors
-    names = public_names()
+def test_every_public_name_is_on_a_page_of_the_reference(site: Path, check_site, docs_hooks) -> None:
+    anchors = set().union(*(check_site.parse(path).anchors for path in (site / "reference/api").glob("*.html")))
+    names = {f"fastloader.{name}": set() for name in fastloader.__all__ if name != "ops"}
+    for module, several in docs_hooks.public_names(Path(fastloader.__file__).parent).items():
+        for name in several:
+            shown = "open" if name == "open_dataset" else name
+            same = fastloader._WHERE.get(name, "dataset") == module
+            names[f"fastloader.{module}.{name}"] = {f"fastloader.{shown}"} if same else set()
     assert len(names) > 250
-    missing = [name for name, allowed in names if not anchors & allowed]
+    missing = [name for name, also in names.items() if not anchors & {name, *also}]
     assert not missing, f"put these on a page of docs/reference/api: {', '.join(missing)}"
 
 
-def test_modules_that_are_left_out_are_there() -> None:
+def test_a_new_package_gets_a_page_of_its_own(docs_hooks, tmp_path: Path) -> None:
+    for name, text in (
+        ("one", "__all__ = ['A']"),
+        ("two", "__all__ = ['B']"),
+        ("three", "__all__ = ['C']"),
+        ("cli", ""),
+    ):
+        (tmp_path / "src" / name).mkdir(parents=True)
+        (tmp_path / "src" / name / "__init__.py").write_text(text)
+    (tmp_path / "two.md").write_text("# Two\n")
+    (tmp_path / "others.md").write_text("# Others\n\n::: fastloader.three.C\n")
+    assert docs_hooks.public_names(tmp_path / "src") == {"one": ["A"], "three": ["C"], "two": ["B"]}
+    assert docs_hooks.without_page(tmp_path / "src", tmp_path) == ["one"]
+
+
+def test_modules_that_are_left_out_are_there(docs_hooks) -> None:
     here = Path(fastloader.__file__).parent
-    assert [name for name in NOT_PUBLIC if not list(here.glob(f"{name}*"))] == []
+    assert [name for name in docs_hooks.NOT_PUBLIC if not list(here.glob(f"{name}*"))] == []
 
 
 @pytest.mark.parametrize(
