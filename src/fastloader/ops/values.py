@@ -32,6 +32,7 @@ class Normalize(Op, ArrayOp):
     def __post_init__(self) -> None:
         for name in ("mean", "std"):
             value = getattr(self, name)
+            value = value.tolist() if isinstance(value, np.ndarray) else value
             numbers = tuple(map(float, value)) if isinstance(value, Sequence) else (float(value),)
             if not numbers or not all(map(math.isfinite, numbers)) or (name == "std" and 0 in numbers):
                 which = "one number, or one a channel"
