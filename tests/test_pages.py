@@ -79,6 +79,7 @@ def follow(tmp_path: Path, request: pytest.FixtureRequest) -> Follow:
             (folder / file).write_bytes(gzip.decompress((ROOT / "tests/vectors/formats" / packed).read_bytes()))
         variables = {"HOME": str(folder), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         variables["OMP_NUM_THREADS"] = "1"  # others run beside it
+        variables["NUMBA_CACHE_DIR"] = str(tmp_path / "compiled")  # rather than beside the page
         if any("s3://" in block.code and block.why_not is None for block in blocks(page.read_text())):
             variables |= request.getfixturevalue("bucket")
         return subprocess.run(
