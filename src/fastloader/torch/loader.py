@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from fastloader.dataset import open_dataset
 from fastloader.loader import DataLoader, WrappedLoader
@@ -66,34 +65,39 @@ class TorchLoader(WrappedLoader):
 
             self.loader.pinning = pinning()
 
+    @property
+    def sampler(self) -> Self:
+        """Itself: Lightning tells the number of an epoch to the ``sampler`` of a loader, by ``set_epoch``."""
+        return self
+
+    @property
+    def batch_sampler(self) -> None:
+        """There is none; whoever finds a sampler asks for this too."""
+
     def __iter__(self) -> Iterator[Any]:
-        batches = iter(self.loader)  # what is next is decided now, as for any loader
+        # A pass begins with its first batch: Lightning asks for an iterator once only to see that there is one.
+        yield from self._on_gpu() if self.device.type == "cuda" else self._on_cpu()
+
+    def _on_cpu(self) -> Iterator[Any]:
         self._state = None
-        return self._on_gpu(batches) if self.device.type == "cuda" else self._on_cpu(batches)
+        for batch in self.loader:
+            made = self._finished(to_tensors(batch))
+            del batch
+            yield made
+            del made
 
-    def _on_cpu(self, batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            yield self._finished(to_tensors(batch))
-
-    def _on_gpu(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def _on_gpu(self) -> Iterator[Any]:
         from fastloader.torch.cuda import Copies
 
         copies = Copies(self.device)
-        waiting: deque[tuple[Any, Any, dict[str, Any]]] = deque()
         try:
-            for batch in batches:
-                waiting.append((*copies.begin(to_tensors(batch), self._finished), self.loader.state_dict()))
+            for begun in self._with_ahead(self._ahead, lambda batch: copies.begin(to_tensors(batch), self._finished)):
+                batch = copies.give(*begun)
+                del begun
+                yield batch
                 del batch
-                if len(waiting) > self._ahead:
-                    yield self._given(copies, waiting)
-            while waiting:
-                yield self._given(copies, waiting)
         finally:
             copies.end()
-
-    def _given(self, copies: Any, waiting: deque[tuple[Any, Any, dict[str, Any]]]) -> Any:
-        batch, ready, self._state = waiting.popleft()
-        return copies.give(batch, ready)
 
     def _finished(self, batch: Any) -> Any:
         """What is done behind the engine, on the device."""
