@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import warnings
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -62,7 +64,7 @@ def test_torchdata_goes_on_at_every_step_with_the_identical_rest(path, given, wo
 
     loader = make()
     epochs = [numbers(loader) for _ in range(3)]
-    assert sorted(sum(epochs[0], [])) == list(range(COUNT))
+    assert sorted(chain.from_iterable(epochs[0])) == list(range(COUNT))
     assert epochs[0] != epochs[1]
     for stop in range(len(epochs[0]) + 2):
         loader = make()
@@ -109,8 +111,6 @@ def test_torch_loader_obeys_torchdatas_protocol(path):
 def lightning():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LIGHTNING_DISABLE_TIPS", "1")
-        import warnings
-
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import lightning

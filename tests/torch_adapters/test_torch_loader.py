@@ -143,7 +143,12 @@ def test_missing_values_come_beside_theirs():
     assert made["y"][1] is None
 
 
-@pytest.mark.parametrize("tail", [NORMAL, NORMAL[:1], NORMAL[:2], [NORMAL[2], NORMAL[0]], [ops.Cast("float32")]])
+HALVES = [NORMAL[0], ops.Cast("bfloat16"), ops.Layout("CHW")]
+
+
+@pytest.mark.parametrize(
+    "tail", [NORMAL, HALVES, NORMAL[:1], NORMAL[:2], HALVES[:2], [NORMAL[2], NORMAL[0]], [ops.Cast("float32")]]
+)
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_what_a_gpu_finishes_is_what_the_engine_would(path, tail, channels_last):
     kept, finishes = split({"image": PIPELINE + tail})
@@ -154,7 +159,8 @@ def test_what_a_gpu_finishes_is_what_the_engine_would(path, tail, channels_last)
         got = finishes["image"](next(iter(loader))["image"], channels_last)
     assert got.dtype == wanted.dtype
     assert got.shape == wanted.shape
-    assert torch.allclose(got.float(), wanted.float(), rtol=2e-3, atol=2e-3)
+    near = torch.finfo(got.dtype).eps * 2 if got.dtype != torch.float32 else 1e-5
+    assert torch.allclose(got.float(), wanted.float(), rtol=near, atol=near)
 
 
 def test_pipelines_that_end_otherwise_are_left_alone():

@@ -74,7 +74,11 @@ class Placement:
             value = value.filled(0)
         if sharding is not None:
             make: Any = jax.make_array_from_process_local_data
-            return make(sharding, np.asarray(value))
+            try:
+                return make(sharding, np.asarray(value))
+            except ValueError as error:
+                said = f"field {name!r}, {value.shape}, can't be sharded so: {error}"
+                raise ValueError(f"{said}; drop_last=True leaves out a last batch that is smaller") from error
         if self.device.platform == "cpu" and self.device == jax.devices("cpu")[0]:
             return to_jax(value)
         return jax.device_put(np.asarray(value), self.device)
