@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,15 +22,50 @@ TAIL = [ops.Normalize((120.0, 110.0, 100.0), (58.0, 57.0, 56.0)), ops.Cast("bflo
 
 
 def write(path: Path, samples: int = 200) -> None:
-    """Noise and numbers."""
+    """Pictures and numbers."""
     rng = np.random.default_rng(0)
+
+    def picture() -> np.ndarray[Any, Any]:
+        small = torch.from_numpy(rng.integers(0, 256, (1, 3, 6, 7)).astype("f4"))
+        large = torch.nn.functional.interpolate(small, (50, 60), mode="bilinear")[0]
+        return large.permute(1, 2, 0).round().to(torch.uint8).numpy()
+
     with fl.DatasetWriter(
         path, {"image": fl.JPEGImageField(), "n": fl.IntField(), "x": fl.NDArrayField("float32", (300,))}
     ) as writer:
         for i in range(samples):
             writer.write_sample(
-                {"image": rng.integers(0, 256, (50, 60, 3), np.uint8), "n": i, "x": np.full(300, i, "f4")}
+                {"image": picture(), "n": i, "x": np.full(300, i, "f4")}
             )
+
+
+def check_decoding(path: Path, cpu: list[dict[str, Any]], options: dict[str, Any]) -> None:
+    """What nvJPEG decodes is close to what the engine does, and the same every time, also resumed."""
+    for decode, given in (("gpu", None), ("hybrid", 0.5), ("hybrid", None)):
+        made, states, share = [], [], given
+        for _ in range(2):
+            loader = TorchLoader(path, 16, device="cuda", decode=decode, gpu_share=share, **options)
+            # Who measures waits for the GPU; nobody else does.
+            torch.cuda.set_sync_debug_mode("default" if decode == "hybrid" and share is None else "error")
+            batches, states = [], []
+            for batch in loader:
+                batches.append(batch)
+                states.append(loader.state_dict())
+            torch.cuda.set_sync_debug_mode("default")
+            made.append(batches)
+            share = loader.gpu_share if decode == "hybrid" else None
+        print(f"decode={decode!r} left {loader.gpu_share} to the GPU")
+        apart = []
+        for one, other, theirs in zip(*made, cpu, strict=True):
+            assert torch.equal(one["image"], other["image"]), decode
+            assert torch.equal(one["n"], other["n"])
+            apart.append((one["image"].cpu().float() - theirs["image"].cpu().float()).abs().mean().item())
+        assert max(apart) < 0.05, apart  # of a standard deviation
+        for step in (0, 5, len(made[0]) - 1):
+            rest = TorchLoader(path, 16, device="cuda", decode=decode, gpu_share=given, **options)
+            rest.load_state_dict(json.loads(json.dumps(states[step])))
+            for one, other in zip(rest, made[0][step + 1 :], strict=True):
+                assert torch.equal(one["image"], other["image"])
 
 
 def main() -> None:
@@ -102,6 +138,7 @@ def main() -> None:
             with torch.cuda.stream(side):
                 side.wait_stream(torch.cuda.current_stream())
                 assert torch.equal(batch["n"].cpu(), theirs["n"])
+        check_decoding(path, cpu, options)
     print("all holds on", torch.cuda.get_device_name())
 
 

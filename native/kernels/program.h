@@ -3,6 +3,7 @@
 // sample becomes depends on the seed, the epoch and the sample alone.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -65,6 +66,22 @@ enum class StoredKind : std::uint8_t { jpeg, png, raw, webp, runs, labels };
 // Of an encoded image; raw ones have none.
 ImageKind kind_of(StoredKind stored);
 
+// In front of a row that may hold a JPEG instead of pixels: what is left to do with it, for a decoder elsewhere. The image
+// is `cut` of the JPEG's pixels, resized to `resized_*`, of which the result is the part that begins at the window's corner.
+struct PartHeader {
+    std::uint32_t bytes = 0;  // of the JPEG that follows; 0: pixels follow
+    std::uint32_t width = 0, height = 0;                           // of the JPEG
+    std::int32_t cut_left = 0, cut_top = 0;                        // may lie outside: only what is needed is there
+    std::uint32_t cut_width = 0, cut_height = 0;
+    std::uint32_t resized_width = 0, resized_height = 0;
+    std::uint32_t window_left = 0, window_top = 0;
+    std::uint32_t mirrored = 0;  // the result, left and right exchanged
+    std::uint32_t filter = 0;
+    std::uint32_t unused[3] = {};
+};
+static_assert(sizeof(PartHeader) == 64);
+constexpr std::size_t kPartRoom = 64 << 10;  // for a JPEG, where pixels take less
+
 struct Program {
     Program();
     std::uint64_t id;  // of its own, so that what a thread keeps of one is not taken for another's
@@ -77,8 +94,14 @@ struct Program {
     std::uint32_t height = 0, width = 0;  // of the result
     CastSpec cast;                        // its channels are those of the result
     std::uint64_t seed = 0;
+    bool parts = false;            // rows have a header, and may hold JPEGs
+    double part_share = 0;         // of the samples that may; which ones is drawn by place
+    std::uint32_t part_op = 0;     // the number that keys this draw
 
-    std::size_t row_bytes() const { return std::size_t{height} * width * cast.channels * size_of(cast.element); }
+    std::size_t pixel_bytes() const { return std::size_t{height} * width * cast.channels * size_of(cast.element); }
+    std::size_t row_bytes() const {
+        return parts ? sizeof(PartHeader) + std::max(pixel_bytes(), kPartRoom) : pixel_bytes();
+    }
 };
 
 // Throws Failure "argument" for a program that can't be run.

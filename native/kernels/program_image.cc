@@ -100,11 +100,46 @@ void ProgramImage::load() {
     accept(to);
 }
 
-void ProgramImage::finish(const Cast& cast, MutableBytes out) {
+void ProgramImage::check_size() const {
     const auto& program = *program_;
     if (height_ != program.height || width_ != program.width || channels_ != program.cast.channels)
         throw Failure("size", "the image is " + std::to_string(height_) + "x" + std::to_string(width_) + ", not " +
                                   std::to_string(program.height) + "x" + std::to_string(program.width));
+}
+
+bool ProgramImage::finish_as_part(MutableBytes out) {
+    check_size();
+    if (!stored_ || program_->stored != StoredKind::jpeg || !orientation_.upright() || channels_ != 3) return false;
+    const auto payload = program_->seekable ? jpeg_split(payload_) : JpegPayload{payload_, {}};
+    ResizeSpec spec{cut_.height, cut_.width, channels_, {}, resized_height_, resized_width_, filter_, mirrored_, window_};
+    spec.box = {0, 0, static_cast<float>(cut_.width), static_cast<float>(cut_.height)};
+    const auto region = needed(spec);
+    const auto part = jpeg_cut_box(payload.jpeg, payload.index, shape_,
+                                   {cut_.left + region.left, cut_.top + region.top, region.right - region.left,
+                                    region.bottom - region.top});
+    if (!part || part->data.size() > out.size() - sizeof(PartHeader)) return false;
+    PartHeader header;
+    header.bytes = static_cast<std::uint32_t>(part->data.size());
+    header.width = part->width;
+    header.height = part->height;
+    header.cut_left = static_cast<std::int32_t>(cut_.left) - static_cast<std::int32_t>(part->left);
+    header.cut_top = static_cast<std::int32_t>(cut_.top) - static_cast<std::int32_t>(part->top);
+    header.cut_width = cut_.width;
+    header.cut_height = cut_.height;
+    header.resized_width = resized_ ? resized_width_ : cut_.width;
+    header.resized_height = resized_ ? resized_height_ : cut_.height;
+    header.window_left = resized_ ? window_.left : 0;
+    header.window_top = resized_ ? window_.top : 0;
+    header.mirrored = mirrored_;
+    header.filter = static_cast<std::uint32_t>(resized_ ? filter_ : Filter::nearest);
+    store(out.data(), header);
+    std::memcpy(out.data() + sizeof header, part->data.data(), part->data.size());
+    return true;
+}
+
+void ProgramImage::finish(const Cast& cast, MutableBytes out) {
+    const auto& program = *program_;
+    check_size();
     const std::size_t plane = std::size_t{height_} * width_;
     const std::size_t samples = program.cast.layout == Layout::hwc ? channels_ : 1;
     const std::size_t step = std::size_t{width_} * samples * size_of(program.cast.element);

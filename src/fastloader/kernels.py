@@ -104,8 +104,8 @@ if TYPE_CHECKING:
     from fastloader.types import Buffer
 
 __all__ = [
-    "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LABELS", "LAYOUTS", "NUMBERS", "PADDINGS", "PNG", "RUNS",
-    "SAMPLES", "SOUNDS", "SOUND_STEPS", "STEPS", "UPRIGHT", "UPRIGHT_SHAPES", "WEBP", "ZSTD", "ZSTD_DICTIONARY",
+    "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LABELS", "LAYOUTS", "NUMBERS", "PADDINGS", "PART", "PNG",
+    "RUNS", "SAMPLES", "SOUNDS", "SOUND_STEPS", "STEPS", "UPRIGHT", "UPRIGHT_SHAPES", "WEBP", "ZSTD", "ZSTD_DICTIONARY",
     "ArchiveLookup", "Dictionary", "Engine", "Failure", "Keys", "Mel", "Payloads", "Pinning", "PlannedRange",
     "PlannedRanges", "PlannedReads", "Program", "SoundProgram", "Table", "TarScanner", "Unzstd", "affine", "assemble",
     "autocontrast", "best_fit", "block_crcs", "brightness", "cast", "codec_id", "compress", "contrast", "copy_crc32c",
@@ -164,6 +164,15 @@ SOUNDS = ("float32", "float16", "int16", "file", "tokens")
 
 SOUND_STEPS = ("segment", "fit", "resample", "mono", "gain", "noise", "shift", "mel", "mask")
 """Names of the steps of a sound program, at the index that is their number in C++."""
+
+PART = np.dtype(
+    [
+        ("bytes", "<u4"), ("width", "<u4"), ("height", "<u4"), ("cut_left", "<i4"), ("cut_top", "<i4"),
+        ("cut_width", "<u4"), ("cut_height", "<u4"), ("resized_width", "<u4"), ("resized_height", "<u4"),
+        ("window_left", "<u4"), ("window_top", "<u4"), ("mirrored", "<u4"), ("filter", "<u4"), ("unused", "<u4", (3,)),
+    ]
+)  # fmt: skip
+"""In front of a row that holds a JPEG of so many ``bytes``, or pixels where there are none: what is left to do."""
 
 _DEFAULT_LEVEL = {"none": 0, "lz4": 1, "zstd": 3}
 _LEVELS = {"none": (0, 0), "lz4": (1, 12), "zstd": (-7, 22)}
