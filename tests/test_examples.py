@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ PAGES = [
     "how-to/expressions.md",
     "how-to/find-the-bottleneck.md",
     "how-to/from-barecat.md",
+    "how-to/lua.md",
     "how-to/migrate-from-ffcv.md",
     "how-to/resume.md",
     "how-to/tar.md",
@@ -34,6 +36,12 @@ PAGES = [
     "reference/formats.md",
     "tutorials/first-dataset.md",
 ]
+
+APART = ["how-to/frameworks.md"]
+"""Pages that are run in a process of their own: what they import disturbs whoever forks behind it."""
+
+COMMANDS = {"how-to/lua.md"}
+"""Pages whose commands are run too, where they stand."""
 
 GIVEN = {"how-to/migrate-from-ffcv.md": {"train.beton": "train.beton.gz"}}
 """Files that a page begins with, which other programs wrote; they are packed in the vectors."""
@@ -163,17 +171,26 @@ def registry():
     BY_TYPE_ID.update(before)
 
 
+def steps(page):
+    """The blocks of a page: the kind of each, what it says, and the number of its first line."""
+    text = (ROOT / "docs" / page).read_text()
+    for match in re.finditer(r"^```(python|console)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        yield match[1], match[2], text.count("\n", 0, match.start(2))
+
+
 def blocks(page):
     """The Python blocks of a page, each with the number of its first line."""
-    text = (ROOT / "docs" / page).read_text()
-    for match in re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        yield text.count("\n", 0, match.start(1)), match[1]
+    return [(line, code) for kind, code, line in steps(page) if kind == "python"]
 
 
 def execute(page):
     names = {"__name__": "page"}
-    for line, code in blocks(page):
-        exec(compile("\n" * line + code, str(ROOT / "docs" / page), "exec"), names)
+    for kind, said, line in steps(page):
+        if kind == "python":
+            exec(compile("\n" * line + said, str(ROOT / "docs" / page), "exec"), names)
+        elif page in COMMANDS:
+            for command in re.findall(r"^\$ fastloader (.*)", said, re.MULTILINE):
+                subprocess.run([sys.executable, "-m", "fastloader", *shlex.split(command)], check=True)
     return names
 
 
@@ -186,6 +203,13 @@ def test_the_code_of_a_page_runs(page, registry, tmp_path, monkeypatch, capsys):
     execute(page)
     for comment in re.findall(r"print\(error\)  # (.*)", (ROOT / "docs" / page).read_text()):
         assert comment in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", APART)
+def test_the_code_of_a_page_runs_in_a_process_of_its_own(page, tmp_path):
+    (tmp_path / "page.py").write_text("\n".join(code for _, code in blocks(page)))
+    done = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
 
 
 def test_the_contract_shown_in_the_how_to_passes(registry, tmp_path):
