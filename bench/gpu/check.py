@@ -34,9 +34,7 @@ def write(path: Path, samples: int = 200) -> None:
         path, {"image": fl.JPEGImageField(), "n": fl.IntField(), "x": fl.NDArrayField("float32", (300,))}
     ) as writer:
         for i in range(samples):
-            writer.write_sample(
-                {"image": picture(), "n": i, "x": np.full(300, i, "f4")}
-            )
+            writer.write_sample({"image": picture(), "n": i, "x": np.full(300, i, "f4")})
 
 
 def check_decoding(path: Path, cpu: list[dict[str, Any]], options: dict[str, Any]) -> None:
