@@ -100,6 +100,48 @@ def test_a_state_at_every_step_gives_the_rest(path):
             assert rest == whole[step:] or (step == len(whole) and len(rest) == len(whole))
 
 
+class NoCopies:
+    """In the place of those to a GPU: batches stay where they are. What there is to see on one is in bench/gpu."""
+
+    def __init__(self, device, images=()):
+        self.begun = self.given = 0
+
+    def begin(self, batch, finish):
+        self.begun += 1
+        return finish(batch), self.begun
+
+    def give(self, batch, ready):
+        self.given += 1
+        assert ready == self.given
+        return batch
+
+    def end(self):
+        pass
+
+
+@pytest.mark.parametrize("ahead", [1, 3, 9])
+def test_states_are_behind_what_was_given_whatever_is_under_way(path, monkeypatch, ahead):
+    monkeypatch.setattr("fastloader.torch.cuda.Copies", NoCopies)
+
+    def make():
+        loader = loader_of(path, ahead=ahead, fields=["label"], pipelines={}, pad=None)
+        loader.device = torch.device("cuda")
+        return loader
+
+    with loader_of(path) as plain:
+        epochs = [[batch["label"].tolist() for batch in plain] for _ in range(3)]
+    for stop in range(len(epochs[0]) + 2):
+        with make() as loader, make() as resumed:
+            for _ in zip(range(stop), running := iter(loader), strict=False):
+                pass
+            over = stop > len(epochs[0])
+            if over:
+                assert next(running, None) is None
+            resumed.load_state_dict(json.loads(json.dumps(loader.state_dict())))
+            rest, behind = ([batch["label"].tolist() for batch in resumed] for _ in range(2))
+        assert [rest, behind] == ([epochs[1], epochs[2]] if over else [epochs[0][stop:], epochs[1]])
+
+
 def test_set_epoch(path):
     with loader_of(path) as loader:
         passes = [[batch["label"].tolist() for batch in loader] for _ in range(2)]
