@@ -92,6 +92,16 @@ def test_a_model_is_fitted(path):
     assert history.history["loss"][-1] < history.history["loss"][0]
 
 
+def test_the_state_between_two_epochs_of_fit_begins_the_next(path):
+    states, model = [], tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    noting = tf.keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: states.append(loader.state_dict()))
+    with fl.open(path) as reader, fl.DataLoader(reader, 8, fields=["x", "label"], seed=1) as loader:
+        dataset = to_tf_dataset(loader, select=lambda batch: (batch["x"] / 50, batch["label"] / 50))
+        model.fit(dataset, epochs=3, verbose=0, shuffle=False, callbacks=[noting])
+    assert [(state["epoch"], state["done"]) for state in states] == [(1, 0), (2, 0), (3, 0)]
+
+
 def test_input_pipelines_of_a_strategy_share_the_samples(path):
     reader = fl.open(path)
 

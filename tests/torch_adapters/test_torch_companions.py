@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 import warnings
 from itertools import chain
 
@@ -149,7 +151,7 @@ def test_lightning_resumes_from_the_checkpoint_of_any_step(path, tmp_path, light
             TorchLoader(path, 8, seed=5, num_workers=1, fields=["n", "x"]) as train,
             TorchLoader(path, 16, shuffle=False, num_workers=1, fields=["n"]) as test,
         ):
-            trainer.fit(model, train, test, ckpt_path=checkpoint, weights_only=False)
+            trainer.fit(model, train, test, ckpt_path=checkpoint)
         return model
 
     kept = [
@@ -169,6 +171,47 @@ def test_lightning_resumes_from_the_checkpoint_of_any_step(path, tmp_path, light
         rest = fitted(tmp_path / "epochs" / f"epoch={epoch}.ckpt", enable_checkpointing=False)
         assert rest.seen == whole.seen[(epoch + 1) * steps :]
         assert torch.equal(rest.layer.weight, whole.layer.weight)
+
+
+ON_TWO = """
+import json, pathlib, sys
+import lightning, torch
+from fastloader.torch import TorchLoader
+
+path, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+
+class Model(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.seen = torch.nn.Linear(3, 1), []
+
+    def train_dataloader(self):
+        ranks = {"rank": self.global_rank, "world_size": self.trainer.world_size}
+        return TorchLoader(path, 8, seed=5, num_workers=1, fields=["n", "x"], remainder="pad", **ranks)
+
+    def training_step(self, batch, number):
+        self.seen += batch["n"].tolist()
+        return self.layer(batch["x"]).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 1e-3)
+
+    def on_train_end(self):
+        (folder / f"{self.global_rank}.json").write_text(json.dumps(self.seen))
+
+options = {"logger": False, "enable_progress_bar": False, "enable_checkpointing": False, "enable_model_summary": False}
+lightning.Trainer(max_epochs=1, accelerator="cpu", devices=2, strategy="ddp", **options).fit(Model())
+"""
+
+
+def test_lightning_on_two_ranks_deals_each_sample_once(path, tmp_path):
+    (tmp_path / "fit.py").write_text(ON_TWO)
+    command = [sys.executable, tmp_path / "fit.py", path, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    seen = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
+    assert len(seen[0]) == len(seen[1]) == -(-COUNT // 2)
+    assert set(seen[0]) | set(seen[1]) == set(range(COUNT))
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
