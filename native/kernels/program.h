@@ -66,18 +66,15 @@ enum class StoredKind : std::uint8_t { jpeg, png, raw, webp, runs, labels };
 // Of an encoded image; raw ones have none.
 ImageKind kind_of(StoredKind stored);
 
-// In front of a row that may hold a JPEG instead of pixels: what is left to do with it, for a decoder elsewhere. The image
-// is `cut` of the JPEG's pixels, resized to `resized_*`, of which the result is the part that begins at the window's corner.
+// In front of a row that may hold a JPEG instead of pixels, for a decoder elsewhere. Behind it lie, as 32-bit integers, for
+// each column of the result the JPEG's first column that it is made of and `across` weights, and the same for its rows
+// with `down` weights; then the JPEG. Columns are made first, and rounded. 1 is 2^kWeightBits.
 struct PartHeader {
-    std::uint32_t bytes = 0;  // of the JPEG that follows; 0: pixels follow
-    std::uint32_t width = 0, height = 0;                           // of the JPEG
-    std::int32_t cut_left = 0, cut_top = 0;                        // may lie outside: only what is needed is there
-    std::uint32_t cut_width = 0, cut_height = 0;
-    std::uint32_t resized_width = 0, resized_height = 0;
-    std::uint32_t window_left = 0, window_top = 0;
-    std::uint32_t mirrored = 0;  // the result, left and right exchanged
-    std::uint32_t filter = 0;
-    std::uint32_t unused[3] = {};
+    std::uint32_t bytes = 0;              // of the JPEG; 0: there is none, pixels follow
+    std::uint32_t width = 0, height = 0;  // of the JPEG
+    std::uint32_t at = 0;                 // where the JPEG begins in the row
+    std::uint32_t across = 0, down = 0;
+    std::uint32_t unused[10] = {};
 };
 static_assert(sizeof(PartHeader) == 64);
 constexpr std::size_t kPartRoom = 64 << 10;  // for a JPEG, where pixels take less
@@ -100,7 +97,8 @@ struct Program {
 
     std::size_t pixel_bytes() const { return std::size_t{height} * width * cast.channels * size_of(cast.element); }
     std::size_t row_bytes() const {
-        return parts ? sizeof(PartHeader) + std::max(pixel_bytes(), kPartRoom) : pixel_bytes();
+        const auto room = sizeof(PartHeader) + std::max(pixel_bytes(), kPartRoom);
+        return parts ? (room + 63) & ~std::size_t{63} : pixel_bytes();  // tables are read where they lie
     }
 };
 

@@ -22,6 +22,28 @@ void mirror_row(const std::uint8_t* from, std::uint32_t width, std::uint32_t cha
     });
 }
 
+std::uint8_t* put(std::uint8_t* to, std::int32_t number) {
+    store(to, number);
+    return to + sizeof number;
+}
+
+// A table as a PartHeader has it: `shift` is added to positions.
+std::uint8_t* put_axis(const Axis<std::int32_t>& axis, std::int32_t shift, std::uint8_t* to) {
+    for (std::size_t i = 0; i < axis.first.size(); ++i) {
+        to = put(to, static_cast<std::int32_t>(axis.first[i]) + shift);
+        const std::size_t bytes = axis.stride * sizeof(std::int32_t);
+        std::memcpy(to, axis.weights.data() + i * axis.stride, bytes);
+        to += bytes;
+    }
+    return to;
+}
+
+std::uint8_t* put_places(std::uint32_t count, std::int32_t first, bool reversed, std::uint8_t* to) {
+    for (std::uint32_t i = 0; i < count; ++i)
+        to = put(put(to, first + static_cast<std::int32_t>(reversed ? count - 1 - i : i)), 1 << kWeightBits);
+    return to;
+}
+
 }  // namespace
 
 void ProgramImage::begin(const Program& program, Bytes payload, const ImageShape& shape) {
@@ -117,23 +139,29 @@ bool ProgramImage::finish_as_part(MutableBytes out) {
     const auto part = jpeg_cut_box(payload.jpeg, payload.index, shape_,
                                    {cut_.left + region.left, cut_.top + region.top, region.right - region.left,
                                     region.bottom - region.top});
-    if (!part || part->data.size() > out.size() - sizeof(PartHeader)) return false;
+    if (!part) return false;
     PartHeader header;
     header.bytes = static_cast<std::uint32_t>(part->data.size());
     header.width = part->width;
     header.height = part->height;
-    header.cut_left = static_cast<std::int32_t>(cut_.left) - static_cast<std::int32_t>(part->left);
-    header.cut_top = static_cast<std::int32_t>(cut_.top) - static_cast<std::int32_t>(part->top);
-    header.cut_width = cut_.width;
-    header.cut_height = cut_.height;
-    header.resized_width = resized_ ? resized_width_ : cut_.width;
-    header.resized_height = resized_ ? resized_height_ : cut_.height;
-    header.window_left = resized_ ? window_.left : 0;
-    header.window_top = resized_ ? window_.top : 0;
-    header.mirrored = mirrored_;
-    header.filter = static_cast<std::uint32_t>(resized_ ? filter_ : Filter::nearest);
+    header.across = resized_ ? resizer_.across().stride : 1;
+    header.down = resized_ ? resizer_.down().stride : 1;
+    const std::size_t numbers = width_ * (1 + std::size_t{header.across}) + height_ * (1 + std::size_t{header.down});
+    const std::size_t at = sizeof header + numbers * sizeof(std::int32_t);
+    if (at + part->data.size() > out.size()) return false;
+    header.at = static_cast<std::uint32_t>(at);
     store(out.data(), header);
-    std::memcpy(out.data() + sizeof header, part->data.data(), part->data.size());
+    auto* to = out.data() + sizeof header;
+    const auto left = static_cast<std::int32_t>(cut_.left) - static_cast<std::int32_t>(part->left);
+    const auto top = static_cast<std::int32_t>(cut_.top) - static_cast<std::int32_t>(part->top);
+    if (resized_) {
+        to = put_axis(resizer_.across(), left, to);
+        to = put_axis(resizer_.down(), top, to);
+    } else {
+        to = put_places(width_, left, mirrored_, to);
+        to = put_places(height_, top, false, to);
+    }
+    std::memcpy(to, part->data.data(), part->data.size());
     return true;
 }
 

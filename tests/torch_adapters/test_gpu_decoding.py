@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -17,7 +17,6 @@ from fastloader import kernels, ops
 from fastloader.samplers import StateError
 from fastloader.torch import TorchLoader
 from fastloader.torch.decoding import GpuImages, balanced, check_mode, fields_for, measured_share, state_share
-from fastloader.torch.resampling import resample
 
 PIPELINES = {
     "crop": [ops.RandomResizedCrop(40), ops.HorizontalFlip()],
@@ -26,6 +25,7 @@ PIPELINES = {
     "plain": [ops.RandomCrop(32), ops.HorizontalFlip()],
     "lanczos": [ops.CenterCrop(60), ops.Resize((90, 31), filter="lanczos")],
     "box": [ops.RandomCrop((60, 40)), ops.Resize((20, 20), filter="box")],
+    "nearest": [ops.RandomResizedCrop(24, filter="nearest")],
     "hamming": [ops.Resize((50, 40), filter="hamming")],
 }
 
@@ -81,12 +81,9 @@ def test_parts_decoded_and_resized_elsewhere_are_the_images_of_the_engine(pictur
     left = 0
     for batch, wanted in zip(rows_of(pictures, name, 1.0), expected, strict=True):
         left += int((parts_in(batch["image"])["bytes"] > 0).sum())
-        made = images(batch["image"], torch.device("cpu")).numpy()
+        made = images(batch["image"], torch.device("cpu"))[0].numpy()
         assert made.shape == wanted.shape
-        # Weights of 1024ths, rounded once more on the way: some levels apart at most, where filters overshoot.
-        apart = np.abs(made.astype(int) - wanted.astype(int))
-        assert apart.max() <= 4
-        assert apart.mean() < 0.3
+        np.testing.assert_array_equal(made, wanted)
     assert left == 40  # neither gray ones nor those of ink; the writer makes progressive ones plain
 
 
@@ -128,32 +125,12 @@ def test_parts_are_small_where_the_jpeg_is_seekable(tmp_path: Any) -> None:
     assert part["height"] <= 160
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.integers(1, 70), st.integers(1, 70), st.integers(1, 40), st.integers(1, 40),
-    st.sampled_from(["box", "bilinear", "hamming", "bicubic", "lanczos"]), st.booleans(), st.integers(0, 2**32),
-)  # fmt: skip
-def test_resizing_is_pillows(height: int, width: int, tall: int, wide: int, filter: str, flip: bool, seed: int) -> None:
-    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
-    part = np.zeros(1, kernels.PART)
-    for name, value in {
-        "bytes": 1, "width": width, "height": height, "cut_width": width, "cut_height": height, "resized_width": wide,
-        "resized_height": tall, "mirrored": flip, "filter": kernels.FILTERS.index(filter),
-    }.items():  # fmt: skip
-        part[name] = value
-    out = torch.zeros((1, tall, wide, 3), dtype=torch.uint8)
-    image = torch.from_numpy(pixels.transpose(2, 0, 1).copy())
-    resample([image], part, (tall, wide), out, np.array([0]))
-    wanted = kernels.resize_image(pixels, (tall, wide), filter=filter, flip=flip)
-    assert np.abs(out[0].numpy().astype(int) - wanted.astype(int)).max() <= 4
-
-
 def test_what_else_is_in_a_batch_changes_nothing(pictures: str) -> None:
     images = GpuImages("image", (40, 40), pillow)
     for batch in rows_of(pictures, "crop", 1.0):
-        together = images(batch["image"], torch.device("cpu"))
+        together, _ = images(batch["image"], torch.device("cpu"))
         alone = [images(batch["image"][i : i + 1], torch.device("cpu"))[0] for i in range(20)]
-        assert torch.equal(together, torch.stack(alone))
+        assert torch.equal(together, torch.cat(alone))
 
 
 def test_only_crops_a_resize_and_mirrors_are_left_to_a_gpu() -> None:
@@ -162,7 +139,6 @@ def test_only_crops_a_resize_and_mirrors_are_left_to_a_gpu() -> None:
     for bad, why in (
         ([ops.ColorJitter(0.1), ops.Resize((8, 8))], "ColorJitter"),
         ([ops.RandomCrop(8, padding=2)], "padding=2"),
-        ([ops.Resize((8, 8), filter="nearest")], "nearest"),
         ([ops.Resize((8, 8)), ops.Resize((9, 9))], "resized twice"),
         ([ops.HorizontalFlip(), ops.Resize((9, 9))], "mirrored before"),
     ):

@@ -42,19 +42,20 @@ class Copies:
         self._device = device
         self._images = images
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._decoding = torch.cuda.Stream(device) if images else None  # type: ignore[no-untyped-call]
         self._under_way: deque[tuple[Any, Any]] = deque()
 
     def begin(self, batch: Any, finish: Any) -> tuple[Any, Any]:
         """The batch on the device, and the event behind which it is there."""
         self._let_go()
         with torch.cuda.stream(self._stream):
-            decoded = {one.field: one(batch[one.field].numpy(), self._device) for one in self._images}
-            rest = {name: value for name, value in batch.items() if name not in decoded} if decoded else batch
-            copied = _copied(rest, self._device)
-            copied = {name: decoded.get(name, copied.get(name)) for name in batch} if decoded else copied
+            made = {one.field: one(batch[one.field].numpy(), self._device, self._decoding) for one in self._images}
+            copied = _copied({name: batch[name] for name in batch if name not in made} if made else batch, self._device)
+            if made:
+                copied = {name: made[name][0] if name in made else copied[name] for name in batch}
             event = torch.cuda.Event()  # type: ignore[no-untyped-call]
             event.record(self._stream)
-            self._under_way.append((event, batch))
+            self._under_way.append((event, (batch, made)))
             finished = finish(copied)
             ready = torch.cuda.Event()  # type: ignore[no-untyped-call]
             ready.record(self._stream)

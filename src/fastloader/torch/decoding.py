@@ -15,14 +15,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader import kernels
 from fastloader.errors import DecodeError, MissingExtraError
 from fastloader.fields import Field, JPEGImageField
 from fastloader.loader import DataLoader
 from fastloader.ops import CenterCrop, HorizontalFlip, Named, RandomCrop, RandomResizedCrop, Resize
 from fastloader.samplers import StateError
 from fastloader.torch.library import torch
-from fastloader.torch.resampling import resample
+from fastloader.torch.resampling import headers, resample
 
 Decode = Literal["cpu", "gpu", "hybrid"]
 STEPS_OF_SHARE = 32
@@ -114,7 +113,7 @@ def fields_for(pipelines: Mapping[str, Any], kinds: Mapping[str, Field]) -> list
         told = f": {'; '.join(reasons)}" if reasons else ": none of the fields with pipelines is a JPEGImageField"
         raise ValueError(
             f"decode='gpu' has nothing to decode{told}. It takes RandomResizedCrop, Resize, CenterCrop, RandomCrop "
-            "without padding and HorizontalFlip, no filter 'nearest', with Normalize, Cast and Layout behind them"
+            "without padding and HorizontalFlip, with Normalize, Cast and Layout behind them"
         )
     return chosen
 
@@ -126,7 +125,7 @@ def _why_not(ops: Any) -> str | None:
     for op in plain:
         if not isinstance(op, RandomResizedCrop | Resize | CenterCrop | RandomCrop | HorizontalFlip):
             return f"has {op}"
-        if (isinstance(op, RandomCrop) and op.padding) or getattr(op, "filter", None) == "nearest":
+        if isinstance(op, RandomCrop) and op.padding:
             return f"has {op}"
     resizes = [i for i, op in enumerate(plain) if isinstance(op, RandomResizedCrop | Resize)]
     mirrors = [i for i, op in enumerate(plain) if isinstance(op, HorizontalFlip)]
@@ -140,12 +139,13 @@ def measured_share(loader: DataLoader, images: Sequence[GpuImages], device: Any)
     cpu, _ = _pace(loader, images, 0.0)
     cutting, batches = _pace(loader, images, 1.0)
     decoding = []
+    stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
     for batch in batches:
         torch.cuda.synchronize(device)
         began = time.perf_counter()
-        for one in images:
-            one(batch[one.field], device)
+        held = [one(batch[one.field], device, stream) for one in images]
         torch.cuda.synchronize(device)
+        del held
         decoding.append((time.perf_counter() - began) / len(batch[images[0].field]))
     return balanced(cpu, cutting, min(decoding))
 
@@ -178,19 +178,25 @@ class GpuImages:
     size: tuple[int, int]
     decoder: Decoder
 
-    def __call__(self, rows: NDArray[np.uint8], device: Any) -> Any:
-        """On the current stream; ``rows`` must stay until it has been reached."""
-        parts = np.ascontiguousarray(rows[:, : kernels.PART.itemsize]).view(kernels.PART)[:, 0]
-        height, width = self.size
-        out = torch.empty((len(rows), height, width, 3), dtype=torch.uint8, device=device)
-        stored = torch.from_numpy(rows)[:, kernels.PART.itemsize :]
-        for i in np.flatnonzero(parts["bytes"] == 0).tolist():
-            out[i].copy_(stored[i, : height * width * 3].view(height, width, 3), non_blocking=True)
-        chosen = np.flatnonzero(parts["bytes"])
-        if len(chosen):
-            files = [stored[i, : int(parts["bytes"][i])] for i in chosen.tolist()]
-            resample(self._decoded(files, parts[chosen], device), parts[chosen], self.size, out, chosen)
-        return out
+    def __call__(self, rows: NDArray[np.uint8], device: Any, stream: Any = None) -> tuple[Any, list[Any]]:
+        """On the current stream, behind decoding on ``stream``; and what must stay, as ``rows``, until that is reached.
+
+        nvJPEG writes on a stream of torchvision's without regard to the one that memory was last used on. So what it
+        writes to comes from a stream on which nothing else is, and goes back there when nobody needs it.
+        """
+        parts = headers(rows)
+        here = torch.from_numpy(rows)
+        out = torch.empty((len(rows), *self.size, 3), dtype=torch.uint8, device=device)
+        there = here.to(device, non_blocking=True)
+        decoded: list[Any] = []
+        if (chosen := np.flatnonzero(parts["bytes"])).size:
+            begins, ends = parts["at"].tolist(), (parts["at"] + parts["bytes"]).tolist()
+            with torch.cuda.stream(stream):
+                decoded = self._decoded([here[i, begins[i] : ends[i]] for i in chosen.tolist()], parts[chosen], device)
+            if stream is not None:
+                torch.cuda.current_stream(device).wait_stream(stream)
+        resample(there, parts, decoded, out)
+        return out, decoded
 
     def _decoded(self, files: Sequence[Any], parts: NDArray[Any], device: Any) -> list[Any]:
         try:

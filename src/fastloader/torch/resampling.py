@@ -1,14 +1,14 @@
-"""Many images of different sizes resized to one size on a device, as Pillow's filters do it.
+"""Decoded parts of JPEGs resized on a device, by the tables that the engine made for each.
 
-A resize is two products with matrices of weights. The weights are whole 1024ths and pixels are whole numbers, so all
-sums are exact in single precision, TF32 included: the result depends on neither the device nor on what else is in the
-batch.
+All arithmetic is in whole numbers, columns first and rounded as Pillow does: the same bits as the engine's, whatever
+the device and whatever else is in the batch. On a GPU one Triton kernel does all images; without Triton, and on a CPU,
+products of matrices do one at a time.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+import importlib.util
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,108 +17,51 @@ from numpy.typing import NDArray
 from fastloader import kernels
 from fastloader.torch.library import torch
 
-UNIT = 1024
-CHUNK_PIXELS = 16 << 20
-"""Pixels of images that are resized at once, each as large as the largest."""
+HEADER = kernels.PART.itemsize
 
 
-def _bilinear(x: Any) -> Any:
-    return (1 - x.abs()).clamp_min(0)
+def headers(rows: NDArray[np.uint8]) -> NDArray[Any]:
+    """What the rows of a batch begin with."""
+    return np.ascontiguousarray(rows[:, :HEADER]).view(kernels.PART)[:, 0]
 
 
-def _box(x: Any) -> Any:
-    return ((x > -0.5) & (x <= 0.5)).to(x.dtype)
+def resample(rows: Any, parts: NDArray[Any], images: Sequence[Any], out: Any) -> None:
+    """Fills ``out`` (N x H x W x 3 bytes) from the rows of a batch, on the same device.
+
+    ``images`` are those of the rows that have a JPEG, decoded: 3 x H x W bytes each.
+    """
+    if out.device.type == "cuda" and importlib.util.find_spec("triton") is not None:
+        from fastloader.torch.resampling_triton import launch
+
+        launch(rows, parts, images, out)
+    else:
+        resample_plainly(rows, parts, images, out)
 
 
-def _hamming(x: Any) -> Any:
-    return torch.where(x.abs() < 1, torch.sinc(x) * (0.54 + 0.46 * torch.cos(math.pi * x)), 0)
+def resample_plainly(rows: Any, parts: NDArray[Any], images: Sequence[Any], out: Any) -> None:
+    """The same an image at a time. Double precision holds all its sums exactly."""
+    _, height, width, _ = out.shape
+    decoded = iter(images)
+    for i, part in enumerate(parts):
+        if not part["bytes"]:
+            out[i] = rows[i, HEADER : HEADER + height * width * 3].view(height, width, 3)
+            continue
+        image = next(decoded)
+        numbers = rows[i, HEADER : int(part["at"])].view(torch.int32)
+        columns = width * (1 + int(part["across"]))
+        across = _matrix(numbers[:columns].view(width, -1), image.shape[2])
+        down = _matrix(numbers[columns:].view(height, -1), image.shape[1])
+        narrow = _rounded(image.double() @ across.T)
+        out[i] = _rounded(down @ narrow).to(torch.uint8).permute(1, 2, 0)
 
 
-def _bicubic(x: Any) -> Any:
-    a, x = -0.5, x.abs()
-    near = ((a + 2) * x - (a + 3)) * x * x + 1
-    far = (((x - 5) * x + 8) * x - 4) * a
-    return torch.where(x < 1, near, torch.where(x < 2, far, 0))
-
-
-def _lanczos(x: Any) -> Any:
-    return torch.where(x.abs() < 3, torch.sinc(x) * torch.sinc(x / 3), 0)
-
-
-_SHAPES: dict[str, tuple[Callable[[Any], Any], float]] = {
-    "box": (_box, 0.5), "bilinear": (_bilinear, 1.0), "hamming": (_hamming, 1.0), "bicubic": (_bicubic, 2.0),
-    "lanczos": (_lanczos, 3.0),
-}  # fmt: skip
-
-
-def _weights(
-    length: int, size: int, cut: Any, cut_size: Any, resized: Any, window: Any, flipped: Any, filter: str
-) -> Any:
-    """Of each image, a row of ``length`` weights for each of ``size`` pixels along one axis, in whole 1024ths."""
-    device = cut.device
-    place = torch.arange(size, device=device)[None]
-    place = torch.where(flipped[:, None], size - 1 - place, place) + window[:, None]
-    scale = cut_size.double() / resized.double()
-    centre = (place + 0.5) * scale[:, None]  # N x size, in pixels of the cut
-    taps = torch.arange(length, device=device)[None] - cut[:, None]  # N x length, the same
-    inside = ((taps >= 0) & (taps < cut_size[:, None]))[:, None]
-    if filter == "nearest":
-        return (inside & (taps[:, None] == centre.floor()[..., None])).float() * UNIT
-    shape, radius = _SHAPES[filter]
-    spread = scale.clamp_min(1)[:, None]
-    first = (centre - radius * spread + 0.5).floor()[..., None]
-    last = (centre + radius * spread + 0.5).floor()[..., None]
-    near = inside & (taps[:, None] >= first) & (taps[:, None] < last)
-    raw = shape((taps[:, None] + 0.5 - centre[..., None]) / spread[..., None]) * near
-    parts = (raw / raw.sum(-1, keepdim=True) * UNIT).round()
-    # What rounding left goes to the greatest of them, so that they are one together.
-    lacking = UNIT - parts.sum(-1, keepdim=True)
-    return parts.scatter_add(-1, parts.argmax(-1, keepdim=True), lacking).float()
+def _matrix(table: Any, length: int) -> Any:
+    """A row of weights for each position, from the first position that it is made of and those from there on."""
+    weights = table[:, 1:].double()
+    places = table[:, :1].long() + torch.arange(weights.shape[1], device=table.device)
+    made = torch.zeros((len(table), length), dtype=torch.float64, device=table.device)
+    return made.scatter_add_(1, places.clamp(0, length - 1), weights)  # weights past the edge are 0
 
 
 def _rounded(sums: Any) -> Any:
-    return (sums / UNIT + 0.5).floor().clamp(0, 255)
-
-
-def _chunks(parts: NDArray[Any]) -> Iterator[NDArray[np.int64]]:
-    """Images of about one size and of one filter together, so that little is padding."""
-    order = np.lexsort((parts["width"], parts["height"], parts["filter"]))
-    begin = 0
-    while begin < len(order):
-        end, tall, wide = begin, 0, 0
-        while end < len(order) and parts["filter"][order[end]] == parts["filter"][order[begin]]:
-            tall = max(tall, int(parts["height"][order[end]]))
-            wide = max(wide, int(parts["width"][order[end]]))
-            if end > begin and tall * wide * (end - begin + 1) > CHUNK_PIXELS:
-                break
-            end += 1
-        yield order[begin:end]
-        begin = end
-
-
-def resample(images: Sequence[Any], parts: NDArray[Any], size: tuple[int, int], out: Any, rows: Any) -> None:
-    """Decoded JPEGs (3 x H x W bytes, on the device of ``out``) as ``kernels.PART`` says, into rows of ``out``."""
-    device = out.device
-    height, width = size
-    for chunk in _chunks(parts):
-        chosen = parts[chunk]
-        tall, wide = int(chosen["height"].max()), int(chosen["width"].max())
-        padded = torch.zeros((len(chunk), 3, tall, wide), dtype=torch.uint8, device=device)
-        for i, number in enumerate(chunk.tolist()):
-            image = images[number]
-            padded[i, :, : image.shape[1], : image.shape[2]] = image
-        names = ("cut_left", "cut_top", "cut_width", "cut_height", "resized_width", "resized_height", "window_left",
-                 "window_top", "mirrored")  # fmt: skip
-        numbers = _on_device(np.stack([chosen[name].astype(np.int64) for name in names] + [rows[chunk]]), device)
-        left, top, cut_w, cut_h, new_w, new_h, at_x, at_y, mirrored, places = numbers
-        filter = kernels.FILTERS[int(chosen["filter"][0])]
-        across = _weights(wide, width, left, cut_w, new_w, at_x, mirrored > 0, filter)
-        down = _weights(tall, height, top, cut_h, new_h, at_y, torch.zeros_like(mirrored, dtype=torch.bool), filter)
-        rough = _rounded(torch.matmul(padded.float(), across.transpose(1, 2)[:, None]))
-        made = _rounded(torch.matmul(down[:, None], rough))
-        out[places] = made.to(torch.uint8).permute(0, 2, 3, 1)
-
-
-def _on_device(numbers: NDArray[np.int64], device: Any) -> Any:
-    there = torch.from_numpy(numbers)
-    return there if device.type == "cpu" else there.pin_memory().to(device, non_blocking=True)
+    return (sums / (1 << kernels.WEIGHT_BITS) + 0.5).floor().clamp(0, 255)
