@@ -16,7 +16,7 @@ from common import Result
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from contest import OURS, contest, copies, copying, our_copies, torchs
+from contest import OURS, contest, copies, copying, crowd, our_copies, torchs
 
 import fastloader as fl
 from fastloader.torch import TorchIterableDataset, TorchLoader, TorchMapDataset
@@ -69,3 +69,8 @@ def main() -> list[Result]:
         counted = {same: copies(torchs(mapped, BATCH, 0)), loose: copies(torchs(files, BATCH, 0))}
         ours = our_copies(TorchLoader(path, BATCH, num_workers=2, drop_last=True))
         return results + copying("vectors", ours, counted)
+
+
+def appendix(folder: Path) -> str:
+    """Below the results."""
+    return crowd()

@@ -18,6 +18,8 @@ from fastloader.torch import TorchLoader
 
 WORKERS = 2
 OURS = "TorchLoader"
+OTHERS: dict[str, float] = {}
+"""Which share of the machine other programs took, by contest."""
 
 
 def torchs(dataset: Any, batch: int | None, workers: int = WORKERS) -> torch.utils.data.DataLoader[Any]:
@@ -34,6 +36,12 @@ def cpu() -> float:
     return sum(one.user + one.system for one in times)
 
 
+def busy() -> float:
+    """Seconds that all CPUs of the machine worked, for whomever."""
+    times = psutil.cpu_times()
+    return sum(times) - times.idle - times.iowait - times.guest - times.guest_nice
+
+
 def contest(what: str, rounds: int, samples: int, contestants: dict[str, tuple[Iterable[Any], int]]) -> list[Result]:
     """Seconds of an epoch of ours in those of the others. Each comes with how many epochs are gone through at once."""
     used: dict[str, list[float]] = {name: [] for name in contestants}
@@ -47,13 +55,16 @@ def contest(what: str, rounds: int, samples: int, contestants: dict[str, tuple[I
         assert seen == samples * epochs, f"{name}: {seen} samples"
         return took / epochs
 
+    all_before, mine_before, began = busy(), cpu(), time.perf_counter()
     times = interleave(rounds, **{name: lambda name=name: run(name) for name in contestants})  # type: ignore[misc]
-    work = {name: statistics.median(seconds[1:]) * 1000 / samples for name, seconds in used.items()}
+    seconds = (time.perf_counter() - began) * psutil.cpu_count()
+    OTHERS[what] = (busy() - all_before - cpu() + mine_before) / seconds
+    work = {name: statistics.median(spent[1:]) * 1000 / samples for name, spent in used.items()}
     return [
         Result(
             f"{what}, epoch of {OURS}", name, times[OURS] / times[name], "<= 1",
             f"samples/s: {samples / times[name]:,.0f}, here {samples / times[OURS]:,.0f}; "
-            f"CPU s per 1,000: {work[name]:.3f}, here {work[OURS]:.3f}",
+            f"CPU s per 1,000: {work[name]:.2g}, here {work[OURS]:.2g}",
         )
         for name in contestants if name != OURS
     ]  # fmt: skip
@@ -128,6 +139,12 @@ def our_copies(loader: TorchLoader) -> tuple[float, float]:
             del batch, tensors
     loader.close()
     return (copied.bytes + size - inside) / size, inside / size
+
+
+def crowd() -> str:
+    """How busy the machine was with others, for below the results."""
+    shares = ", ".join(f"{share:.0%} ({what})" for what, share in OTHERS.items())
+    return f"Meanwhile others took of the machine: {shares}. CPU times hardly depend on that, samples/s do."
 
 
 def copying(what: str, ours: tuple[float, float], theirs: dict[str, float]) -> list[Result]:
