@@ -21,7 +21,7 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from contest import OURS, contest, copies, copying, our_copies, torchs
+from contest import ITERABLE, OURS, contest, copies, copying, our_copies, torchs
 
 import fastloader as fl
 from fastloader import ops
@@ -117,13 +117,11 @@ def main() -> list[Result]:
             return torchs(TorchIterableDataset(path, BATCH, **options), None, workers)
 
         what = f"JPEGs of {size // 1000} KB"
-        same, iterable, loose = (
-            "torch's DataLoader, the same .fld by TorchMapDataset, Pillow", "torch's DataLoader, TorchIterableDataset",
-            "torch's DataLoader, a file per image, Pillow",
-        )  # fmt: skip
+        same = "torch's DataLoader, the same .fld by TorchMapDataset, Pillow"
+        loose = "torch's DataLoader, a file per image, Pillow"
         with ours() as loader:
             contestants = {
-                same: (torchs(mapped, BATCH), 1), loose: (torchs(files, BATCH), 1), iterable: (dealt(2), 1),
+                same: (torchs(mapped, BATCH), 1), loose: (torchs(files, BATCH), 1), ITERABLE: (dealt(2), 1),
                 OURS: (loader, 1),
             }  # fmt: skip
             results = contest(what, ROUNDS, COUNT, contestants)

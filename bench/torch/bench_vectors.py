@@ -16,7 +16,7 @@ from common import Result
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from contest import OURS, contest, copies, copying, crowd, our_copies, torchs
+from contest import ITERABLE, OURS, contest, copies, copying, crowd, our_copies, torchs
 
 import fastloader as fl
 from fastloader.torch import TorchIterableDataset, TorchLoader, TorchMapDataset
@@ -56,13 +56,11 @@ def main() -> list[Result]:
         mapped, files = TorchMapDataset(path), Files(folder)
         options = {"num_workers": 1, "remainder": "drop", "drop_last": True}
         dealt = torchs(TorchIterableDataset(path, BATCH, **options), None)
-        same, iterable, loose = (
-            "torch's DataLoader, the same .fld by TorchMapDataset", "torch's DataLoader, TorchIterableDataset",
-            "torch's DataLoader, a .npy file per vector",
-        )  # fmt: skip
+        same = "torch's DataLoader, the same .fld by TorchMapDataset"
+        loose = "torch's DataLoader, a .npy file per vector"
         with TorchLoader(path, BATCH, num_workers=2, drop_last=True) as loader:
             contestants = {
-                same: (torchs(mapped, BATCH), 1), loose: (torchs(files, BATCH), 1), iterable: (dealt, 1),
+                same: (torchs(mapped, BATCH), 1), loose: (torchs(files, BATCH), 1), ITERABLE: (dealt, 1),
                 OURS: (loader, 20),
             }  # fmt: skip
             results = contest("vectors", ROUNDS, COUNT, contestants)
