@@ -17,6 +17,7 @@ from fastloader.cli import (
     index,
     info,
     ls,
+    mount,
     store,
     verify,
 )
@@ -47,6 +48,7 @@ fastloader create photos.fld photos/  a folder into an archive; add, merge, subs
 fastloader extract photos.fld out/    and back
 fastloader ls -lR photos.fld          what is in it; tree, du, find, cat, verify
 fastloader rm photos.fld a.jpg        take files out; compact gives back the room
+fastloader mount photos.fld view/     as files in a folder, read-only; tars and zips too
 
 A field type of your own is known to the commands when the module that registers it is imported:
 
@@ -71,6 +73,6 @@ def main(modules: tuple[str, ...]) -> None:
 
 for module in (info, ls, cat, verify, bench, convert, index, store):
     main.add_command(module.command)
-for several in (create, extract, browse, edit, completion):
+for several in (create, extract, browse, edit, mount, completion):
     for command in several.commands:
         main.add_command(command)
