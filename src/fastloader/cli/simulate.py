@@ -34,8 +34,8 @@ ORDERS = ("sequential", "quasi_random", "random")
 @store_options
 def command(
     dataset: str, world: int, batch_size: int, order: tuple[str, ...], window: int, cache: str | None,
-    in_store: bool, rank: int | None, seed: int, epoch: int, latency: float | None, bandwidth: str | None, as_json: bool,
-    **store: Any,
+    in_store: bool, rank: int | None, seed: int, epoch: int, latency: float | None, bandwidth: str | None,
+    as_json: bool, **store: Any,
 ) -> None:  # fmt: skip
     """Predict what each rank of a world would read of DATASET in an epoch. No sample is read.
 
