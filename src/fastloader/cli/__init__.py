@@ -12,6 +12,7 @@ from fastloader.cli import (
     completion,
     convert,
     create,
+    doctor,
     edit,
     extract,
     index,
@@ -38,6 +39,7 @@ fastloader ls train.fld               its samples, a line each
 fastloader cat train.fld 0 image      one value, as it is stored
 fastloader verify train.fld           is everything intact?
 fastloader bench train.fld            how fast does it load, and what limits?
+fastloader doctor train.fld           what bounds loading on this machine, and what to change?
 fastloader simulate train.fld         what would each of N ranks read? from tables alone
 fastloader convert train.fld a.tar    to tar or Parquet, and from other formats
 fastloader index shards/*.tar         where samples of tars lie, found once
@@ -73,7 +75,7 @@ def main(modules: tuple[str, ...]) -> None:
         import_module(module)
 
 
-for module in (info, ls, cat, verify, bench, simulate, convert, index, store):
+for module in (info, ls, cat, verify, bench, doctor, simulate, convert, index, store):
     main.add_command(module.command)
 for several in (create, extract, browse, edit, mount, completion):
     for command in several.commands:
