@@ -19,6 +19,8 @@ EXPLAINED = 0.5
 """A loader that is slower than this share of what its parts allow is held back by something else."""
 BUSY = 0.7
 """Threads that have work this share of their time are what limits."""
+FREE = 0.25
+"""With less than this share of the CPUs idle, a loader may be slow for want of them."""
 CLOSE = 0.8
 """Limits closer than this to each other are worth a word."""
 
@@ -112,10 +114,7 @@ def _disk(found: Findings) -> Stage:
     rate = pace.per_second if pattern == "random" else pace.bytes_per_second / max(found.stored_bytes, 1e-9)
     what = {"sequential": "one behind the other", "pages": "pages anywhere", "random": "samples anywhere"}[pattern]
     said = f"{what}: {rate_of(pace)}, {number(pace.at_once, 'read')} at a time"
-    # The loader keeps more reads in flight than the loop of threads does, and may get more.
-    if found.cold.samples_per_second > rate:
-        rate, said = found.cold.samples_per_second, f"the loader itself got more than a bare loop ({said})"
-    return Stage("disk", rate, said + ("" if disk.is_cold else "; its file system keeps files in memory"))
+    return _at_least("disk", found, rate, said + ("" if disk.is_cold else "; its file system keeps files in memory"))
 
 
 def _network(found: Findings) -> Stage:
@@ -126,9 +125,18 @@ def _network(found: Findings) -> Stage:
     rate = pace.per_second if pattern == "random" else pace.bytes_per_second / max(found.stored_bytes, 1e-9)
     what = "samples anywhere" if pattern == "random" else f"ranges of {bytes_of(network.range_bytes)}"
     said = f"{what}: {rate_of(pace)}, {number(pace.at_once, 'request')} at a time"
-    if found.cold.samples_per_second > rate:
-        rate, said = found.cold.samples_per_second, f"the loader itself got more than a bare loop ({said})"
-    return Stage("network", rate, said)
+    return _at_least("network", found, rate, said)
+
+
+def _at_least(name: str, found: Findings, rate: float, said: str) -> Stage:
+    """What brings the bytes. The loader keeps more reads in flight than a loop of threads does, and may get more.
+
+    Where it did, and was held back by something else, what brings the bytes is no limit.
+    """
+    done = found.cold.samples_per_second
+    if done <= rate:
+        return Stage(name, rate, said)
+    return Stage(name, done, f"the loader itself got more than a bare loop ({said})", counts=found.cold.awaits_bytes)
 
 
 def is_copied(field: FieldWork, found: Findings) -> bool:
@@ -146,11 +154,11 @@ def _verdict(found: Findings, limits: dict[str, Stage], when: str) -> Verdict:
     done = found.hot or found.cold
     crowd = ""
     if lowest.name in ("CPU", "copy") and done.samples_per_second < EXPLAINED * lowest.samples_per_second:
-        if done.working < BUSY:
+        if done.working < BUSY and done.idle >= FREE:
             return _unexplained(lowest, done.samples_per_second, done.advice, when)
         crowd = (
-            f". The loader itself gets {per_second(done.samples_per_second)}: its threads always have work, and a CPU "
-            f"{done.has_cpu:.0%} of that time, for other programs use the CPUs too"
+            f". The loader itself gets {per_second(done.samples_per_second)}: its threads have a CPU "
+            f"{done.has_cpu:.0%} of the time they have work, for other programs use the CPUs too"
         )
     bound, text, cures = {
         "disk": _disk_bound, "network": _network_bound, "CPU": _cpu_bound, "copy": _copy_bound,
@@ -158,7 +166,7 @@ def _verdict(found: Findings, limits: dict[str, Stage], when: str) -> Verdict:
     }[lowest.name](found, lowest)  # fmt: skip
     text += crowd
     if following is not None:
-        near = ", and close to it" if lowest.samples_per_second > CLOSE * following.samples_per_second else ""
+        near = ", and close to it," if lowest.samples_per_second > CLOSE * following.samples_per_second else ""
         text += f". The next limit{near} is {following.name}: {per_second(following.samples_per_second)}"
     return Verdict(
         bound, when, lowest.samples_per_second, text, tuple(cures),
@@ -241,7 +249,7 @@ def _cpu_bound(found: Findings, stage: Stage) -> Told:
     share = most.cpu / max(_cpu(found), 1e-12)
     text = (
         f"{number(found.cpus, 'CPU')} can make {per_second(stage.samples_per_second)}, and {share:.0%} of their time "
-        f"goes to {most.name!r} ({time_of(most.cpu)} a sample"
+        f"goes to {most.name!r} ({most.type}: {time_of(most.cpu)} a sample"
     )
     cures = []
     if found.threads < found.cpus:
@@ -253,14 +261,14 @@ def _cpu_bound(found: Findings, stage: Stage) -> Told:
         return "copy", text, [*cures, *_LESS_TO_COPY]
     used = most.resize if most.resize_is_used and most.resize is not None else 0.0
     if most.has_operations and most.cpu > 2 * (most.alone + used):
-        text += f"; decoding it takes {time_of(most.alone)}{_resized(most)}, its operations the rest)"
+        text += f"; decoding all of it takes {time_of(most.alone)}{_resized(most)}, its operations the rest)"
         cures.append("cheaper operations, or some of them on the device; each is told by DataLoader.explain()")
         return "operations", text, cures
     if used > most.alone:
-        text += f"; decoding it takes {time_of(most.alone)}{_resized(most)})"
+        text += f"; decoding all of it takes {time_of(most.alone)}{_resized(most)})"
         cures.append(f"images that are stored nearer to {_size(most)}: resized once, before they are written")
         return "resize", text, cures
-    text += f"; decoding it takes {time_of(most.alone)}{_resized(most)}) of type {most.type}"
+    text += f"; decoding all of it takes {time_of(most.alone)}{_resized(most)})" if most.has_operations else ")"
     cures += list(_about_decoding(most))
     return "decode", text, cures
 
@@ -293,7 +301,7 @@ def _consumer_bound(found: Findings, stage: Stage) -> Told:
 def _resized(field: FieldWork) -> str:
     if not field.resize or not field.resize_is_used:
         return ""
-    return f", resizing all of it to {_size(field)} {time_of(field.resize)}"
+    return f", resizing that to {_size(field)} {time_of(field.resize)}"
 
 
 def _size(field: FieldWork) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastloader.doctor.disk import Disk, cool_down, examine_disk
 from fastloader.doctor.findings import Consumption, FieldWork, Findings
-from fastloader.doctor.loading import Consumer, Run, run
+from fastloader.doctor.loading import Consumer, Run, run, run_whole
 from fastloader.doctor.memory import examine_copying, resizing
 from fastloader.doctor.network import Network, examine_network
 from fastloader.loader import DataLoader
@@ -25,6 +25,8 @@ from fastloader.stores import ObjectPath
 HOT_BYTES = 64 << 20
 """Of samples that are kept in memory to see what decoding takes."""
 HOT_SAMPLES = 4096
+HOT_BATCHES = 256
+"""Of an epoch: each begins and ends with threads that lack work."""
 IMAGES = 16
 USUAL_SIZE = (224, 224)
 """What images are resized to where nothing says so."""
@@ -55,11 +57,12 @@ class Question:
 
     def loader(self, reader: DatasetReader, *, pipelines: bool = True, **options: Any) -> DataLoader:
         """The loader that is meant, or one like it."""
-        chosen = self.pipelines if pipelines else {}
-        return DataLoader(
-            reader, self.batch_size, num_workers=self.threads, order=self.order, fields=self.fields,
-            pipelines=chosen, **options,
-        )  # fmt: skip
+        options = {
+            "order": self.order,
+            "fields": self.fields,
+            "pipelines": self.pipelines if pipelines else {},
+        } | options
+        return DataLoader(reader, self.batch_size, num_workers=self.threads, **options)
 
 
 def examine(question: Question, told: Callable[[str], None] = lambda what: None) -> Findings:
@@ -75,15 +78,24 @@ def examine(question: Question, told: Callable[[str], None] = lambda what: None)
         opened = DatasetReader(question.path)
     told("the loader, cold")
     with opened as reader:
-        cold = run(question.loader(reader), SHARES["cold"] * question.seconds, once=True)
-        stored = round(sum(cold.a_sample(name, "stored_bytes") for name in cold.fields))
-        disk, network = _way(question, reader, files, stored, told)
-        hot, alone = _hot(question, reader, cold, told)
+        far = reader.dataset.is_remote
+        seconds = SHARES["cold"] * question.seconds
+        cold = (
+            run_whole(_growing(question, reader), seconds) if far else run(question.loader(reader), seconds, once=True)
+        )
+        told("decoding")
+        hot = None if far else _hot(question, reader)
+        alone = _alone(question, reader) if question.pipelines else None
+        loaded = hot or cold
+        stored = round(sum(loaded.a_sample(name, "stored_bytes") for name in loaded.fields))
+        told("disk or network")
+        disk, network = _way(question, reader, files, stored)
         told("resizing")
-        work = _work(question, reader, hot or cold, alone)
+        work = _work(question, reader, loaded, alone)
         told("memory")
         copying = examine_copying(usable_cpus(), SHARES["copy"] * question.seconds)
-        consumption, with_consumer = _consumption(question, reader, hot is not None, told)
+        told("the consumer")
+        consumption, with_consumer = _consumption(question, reader)
     there = memory()
     return Findings(
         path=question.path, order=question.order, batch_size=question.batch_size, num_samples=num_samples,
@@ -94,49 +106,63 @@ def examine(question: Question, told: Callable[[str], None] = lambda what: None)
 
 
 def _way(
-    question: Question, reader: DatasetReader, files: list[Path], stored: int, told: Callable[[str], None]
+    question: Question, reader: DatasetReader, files: list[Path], stored: int
 ) -> tuple[Disk | None, Network | None]:
     """What brings the bytes."""
     seconds = SHARES["way"] * question.seconds
     dataset = reader.dataset
     if isinstance(dataset.path, ObjectPath):
-        told("the network")
         objects = []
         for number in range(min(8, len(dataset.shards))):
             at = dataset.file(number).path
             assert isinstance(at, ObjectPath)
             objects.append((at.key, dataset.shards[number].size))
         return None, examine_network(dataset.path.store, objects, stored, seconds)
-    told("the disk")
     return examine_disk(files, stored, dataset.page_size, seconds), None
 
 
-def _hot(
-    question: Question, reader: DatasetReader, cold: Run, told: Callable[[str], None]
-) -> tuple[Run | None, Run | None]:
-    """The loader on samples that are in memory, with operations and without them.
+def _hot(question: Question, reader: DatasetReader) -> Run:
+    """The loader on samples that are in memory, after a pass that brought them there."""
+    some = _some(question, reader)
+    run(question.loader(reader, indices=some, order="random"), SHARES["hot"] * question.seconds, once=True)
+    return run_whole(_growing(question, reader), SHARES["hot"] * question.seconds)
 
-    Objects of stores never are; what their samples take of a CPU is known all the same, for waiting takes none.
+
+def _alone(question: Question, reader: DatasetReader) -> Run:
+    """The same without operations."""
+    return run_whole(_growing(question, reader, pipelines=False), SHARES["alone"] * question.seconds)
+
+
+def _growing(
+    question: Question, reader: DatasetReader, *, pipelines: bool = True
+) -> Callable[[int], DataLoader | None]:
+    """Loaders of more and more batches.
+
+    Of local files, samples that are in memory, over and over. Objects of stores never are; what their samples take of a
+    CPU is known all the same, for waiting takes none of it.
     """
-    seconds = SHARES["hot"] * question.seconds
-    if reader.dataset.is_remote:
-        told("decoding")
-        alone = run(question.loader(reader, pipelines=False), seconds, once=True) if question.pipelines else None
-        return None, alone
-    told("the loader, from memory")
-    some = _some(len(reader), sum(cold.a_sample(name, "stored_bytes") for name in cold.fields), question.batch_size)
-    run(question.loader(reader, indices=some), seconds, once=True)
-    hot = run(question.loader(reader, indices=some), seconds)
-    if not question.pipelines:
-        return hot, None
-    told("decoding")
-    return hot, run(question.loader(reader, indices=some, pipelines=False), SHARES["alone"] * question.seconds)
+    count, size = len(reader), question.batch_size
+
+    def near(number: int) -> DataLoader | None:
+        some = np.resize(_some(question, reader), number * size)
+        return question.loader(reader, pipelines=pipelines, indices=some, order="random")
+
+    def far(number: int) -> DataLoader | None:
+        wanted = number * size
+        if number > 1 and wanted // 2 >= count:
+            return None
+        chosen = np.arange(min(wanted, count))
+        if question.order == "random":
+            chosen = np.linspace(0, count - 1, len(chosen)).astype(np.int64)
+        return question.loader(reader, pipelines=pipelines, indices=chosen)
+
+    return far if reader.dataset.is_remote else near
 
 
-def _some(count: int, stored: float, batch_size: int) -> NDArray[np.int64]:
-    """Samples that fit into memory many times, and make some batches."""
-    most = max(batch_size, min(HOT_SAMPLES, int(HOT_BYTES / max(stored, 1))))
-    return np.linspace(0, count - 1, min(count, most)).astype(np.int64)
+def _some(question: Question, reader: DatasetReader) -> NDArray[np.int64]:
+    """Samples that fit into memory many times."""
+    most = max(question.batch_size, min(HOT_SAMPLES, int(HOT_BYTES / max(reader.dataset.sample_bytes, 1))))
+    return np.linspace(0, len(reader) - 1, min(len(reader), most)).astype(np.int64)
 
 
 def _work(question: Question, reader: DatasetReader, loaded: Run, alone: Run | None) -> tuple[FieldWork, ...]:
@@ -173,14 +199,11 @@ def _output(shape: tuple[int, ...] | None) -> tuple[int, int] | None:
     return (shape[1], shape[2]) if shape[3] in (1, 3, 4) else (shape[2], shape[3])
 
 
-def _consumption(
-    question: Question, reader: DatasetReader, is_hot: bool, told: Callable[[str], None]
-) -> tuple[Consumption | None, Run | None]:
+def _consumption(question: Question, reader: DatasetReader) -> tuple[Consumption | None, Run | None]:
     if question.consumer is None:
         if question.step_seconds is None:
             return None, None
         return Consumption(question.step_seconds, "as was said"), None
-    told("the consumer")
     spent: list[float] = []
     consumer = question.consumer
 
@@ -189,6 +212,10 @@ def _consumption(
         consumer(batch)
         spent.append(time.perf_counter() - began)
 
-    done = run(question.loader(reader), SHARES["consumer"] * question.seconds, consumer=timed, once=not is_hot)
+    options: dict[str, Any] = {}
+    if not reader.dataset.is_remote:
+        some = _some(question, reader)
+        options = {"indices": np.resize(some, max(len(some), HOT_BATCHES * question.batch_size)), "order": "random"}
+    done = run(question.loader(reader, **options), SHARES["consumer"] * question.seconds, consumer=timed)
     usual = sorted(spent[1:] or spent)  # the first call compiles, allocates, warms up
     return Consumption(usual[len(usual) // 2], f"{question.consumer_name}, measured {len(spent):,} times"), done

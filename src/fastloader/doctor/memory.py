@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +15,13 @@ from fastloader.doctor.pace import Pace, measured
 COPIED = 32 << 20
 """Bytes that each thread copies at a time: more than caches hold."""
 
-TRIES = 5
-"""The best of which counts: other programs use memory, too."""
-
 
 @dataclass(frozen=True, slots=True)
 class Copying:
-    """Plain copies from memory to memory: by one thread, in seconds of its CPU, and by one a CPU, in seconds."""
+    """Plain copies from memory to memory, by one thread and by one a CPU.
+
+    Seconds are those that CPUs were at it, so that other programs do not count.
+    """
 
     one: Pace
     all: Pace
@@ -30,22 +29,24 @@ class Copying:
 
 def examine_copying(cpus: int, seconds: float) -> Copying:
     """Measure for about so many seconds."""
+    copies = [_copy(number) for number in range(cpus)]
+    return Copying(*(_pace(copies[:at_once], seconds / 2) for at_once in (1, cpus)))
 
-    def make(number: int) -> Any:
-        source, target = np.full(COPIED, number, np.uint8), np.full(COPIED, 255, np.uint8)
 
-        def copy() -> int:
-            np.copyto(target, source)
-            return COPIED
+def _copy(number: int) -> Callable[[], int]:
+    source, target = np.full(COPIED, number, np.uint8), np.full(COPIED, 255, np.uint8)
 
-        return copy
+    def copy() -> int:
+        np.copyto(target, source)
+        return COPIED
 
-    copy = make(0)
-    began = time.thread_time()
-    one = measured(lambda number: copy, 1, seconds / 2)
-    one = replace(one, seconds=time.thread_time() - began)
-    tries = [measured(make, cpus, seconds / 2 / TRIES) for _ in range(TRIES)]
-    return Copying(one, max(tries, key=lambda pace: pace.bytes_per_second))
+    return copy
+
+
+def _pace(copies: Sequence[Callable[[], int]], seconds: float) -> Pace:
+    began = time.process_time()
+    found = measured(lambda number: copies[number], len(copies), seconds)
+    return replace(found, seconds=(time.process_time() - began) / len(copies))
 
 
 def resizing(images: Sequence[NDArray[np.uint8]], size: tuple[int, int], seconds: float) -> float:

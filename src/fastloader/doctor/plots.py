@@ -11,6 +11,8 @@ WIDTH = 760
 LABEL = 150
 """Room for names at the left."""
 ROW = 30
+FURTHEST = 1e9
+"""What is less than the largest value by more than this looks like no more."""
 VALUE = 130
 """Room for numbers at the right."""
 
@@ -25,9 +27,16 @@ class Bar:
     colour: str = "part"
 
 
+def safe(words: str) -> str:
+    """Text that stays text; what no page may hold is spelled out."""
+    if not words.isprintable():
+        words = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in words)
+    return escape(words)
+
+
 def svg(width: float, height: float, inner: Sequence[str], title: str) -> str:
     """A picture that grows with its place, and says what it shows to who can't see it."""
-    said = escape(title, quote=True)
+    said = safe(title)
     return (
         f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{said}" '
         f'preserveAspectRatio="xMinYMin meet">{"".join(inner)}</svg>'
@@ -36,7 +45,7 @@ def svg(width: float, height: float, inner: Sequence[str], title: str) -> str:
 
 def text(x: float, y: float, said: str, kind: str = "", anchor: str = "start") -> str:
     """Words in a picture, whatever they are made of."""
-    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}" text-anchor="{anchor}">{escape(said)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}" text-anchor="{anchor}">{safe(said)}</text>'
 
 
 def bars(rows: Sequence[Bar], title: str, *, powers: bool = True) -> str:
@@ -44,7 +53,8 @@ def bars(rows: Sequence[Bar], title: str, *, powers: bool = True) -> str:
     values = [row.value for row in rows if row.value > 0 and math.isfinite(row.value)]
     if not values:
         return ""
-    low, high = min(values), max(values)
+    high = max(values)
+    low = max(min(values), high / FURTHEST)
     logarithmic = powers and high / low > 20
     first = 10 ** math.floor(math.log10(low) - 0.3) if logarithmic else 0.0
     room = WIDTH - LABEL - VALUE
@@ -64,7 +74,7 @@ def bars(rows: Sequence[Bar], title: str, *, powers: bool = True) -> str:
         length = max(2.0, room * min(share, 1.0))
         inner.append(text(LABEL - 10, y + 19, row.name, "name", "end"))
         inner.append(
-            f'<rect class="{escape(row.colour, quote=True)}" x="{LABEL}" y="{y + 6}" width="{length:.1f}" '
+            f'<rect class="{safe(row.colour)}" x="{LABEL}" y="{y + 6}" width="{length:.1f}" '
             f'height="{ROW - 12}" rx="3"/>'
         )
         inner.append(text(LABEL + length + 8, y + 19, row.said, "value"))
@@ -94,7 +104,7 @@ def stacked(rows: Sequence[tuple[str, Sequence[tuple[str, float]]]], title: str)
             length = room * value / whole
             if length < 0.5:
                 continue
-            kind = escape(part.replace(" ", "-"), quote=True)
+            kind = safe(part.replace(" ", "-"))
             inner.append(
                 f'<rect class="{kind}" x="{x:.1f}" y="{y + 6}" width="{max(length - 1, 0.5):.1f}" height="{ROW - 12}"/>'
             )

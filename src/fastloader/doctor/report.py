@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator, Sequence
-from html import escape
 from importlib.resources import files
 
 from fastloader import kernels
 from fastloader.doctor.diagnosis import Diagnosis, Verdict
 from fastloader.doctor.findings import Findings
 from fastloader.doctor.pace import Pace
-from fastloader.doctor.plots import Bar, bars, curves, stacked
+from fastloader.doctor.plots import Bar, bars, curves, safe, stacked
 from fastloader.doctor.words import bytes_of, per_second, rate_of, time_of
 
 _MEANINGS = {
@@ -31,7 +30,7 @@ def page(found: Findings, told: Diagnosis) -> str:
     """All of it."""
     style = files("fastloader.doctor").joinpath("report.css").read_text()
     body = "\n".join(_sections(found, told))
-    title = escape(f"fastloader doctor: {found.path}")
+    title = safe(f"fastloader doctor: {found.path}")
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -44,7 +43,7 @@ def page(found: Findings, told: Diagnosis) -> str:
 def _sections(found: Findings, told: Diagnosis) -> Iterator[str]:
     size = f"{found.num_samples:,} samples, {bytes_of(found.num_bytes)}"
     facts = f"{size}; {found.order} order, batches of {found.batch_size:,}"
-    yield f'<header><p class="kicker">fastloader doctor</p><h1>{_safe(found.path)}</h1><p>{_safe(facts)}</p></header>'
+    yield f'<header><p class="kicker">fastloader doctor</p><h1>{safe(found.path)}</h1><p>{safe(facts)}</p></header>'
     for verdict in told.verdicts:
         yield _verdict(verdict)
     yield _section("Every part by itself", "samples a second, if nothing else took time", _parts(found, told))
@@ -58,11 +57,11 @@ def _sections(found: Findings, told: Diagnosis) -> Iterator[str]:
 
 
 def _verdict(verdict: Verdict) -> str:
-    cures = "".join(f"<li>{_safe(cure)}</li>" for cure in verdict.cures)
+    cures = "".join(f"<li>{safe(cure)}</li>" for cure in verdict.cures)
     return (
-        f'<section class="verdict {verdict.bound}"><p class="kicker">{_safe(verdict.when)}</p>'
-        f"<h2>{verdict.bound}-bound <span>{_safe(per_second(verdict.limit))}</span></h2>"
-        f'<p class="meaning">{_safe(_MEANINGS[verdict.bound])}</p><p>{_safe(_sentence(verdict.text))}.</p>'
+        f'<section class="verdict {verdict.bound}"><p class="kicker">{safe(verdict.when)}</p>'
+        f"<h2>{verdict.bound}-bound <span>{safe(per_second(verdict.limit))}</span></h2>"
+        f'<p class="meaning">{safe(_MEANINGS[verdict.bound])}</p><p>{safe(_sentence(verdict.text))}.</p>'
         f"<h3>What to change</h3><ul>{cures}</ul></section>"
     )
 
@@ -72,8 +71,8 @@ def _sentence(words: str) -> str:
 
 
 def _section(title: str, said: str, inner: str) -> str:
-    below = f'<p class="said">{_safe(said)}</p>' if said else ""
-    return f"<section><h2>{_safe(title)}</h2>{below}{inner}</section>"
+    below = f'<p class="said">{safe(said)}</p>' if said else ""
+    return f"<section><h2>{safe(title)}</h2>{below}{inner}</section>"
 
 
 def _parts(found: Findings, told: Diagnosis) -> str:
@@ -98,7 +97,9 @@ def _parts(found: Findings, told: Diagnosis) -> str:
 def _fields(found: Findings) -> str:
     rows = sorted(found.fields, key=lambda field: -field.cpu)
     drawn = bars(
-        [Bar(field.name, field.cpu, f"{time_of(field.cpu)}") for field in rows if field.cpu > 0], "CPU by field"
+        [Bar(field.name, field.cpu, f"{time_of(field.cpu)}") for field in rows if field.cpu > 0],
+        "CPU by field",
+        powers=False,
     )
     table = _table(
         ("field", "type", "as it is loaded", "decoding alone", "resizing alone", "stored", "in a batch"),
@@ -124,7 +125,7 @@ def _threads(found: Findings) -> str:
     ]
     key = _key(tuple((word.replace(" ", "-"), word) for word in names.values()))
     runs = [("cold", found.cold), ("hot", found.hot), ("with consumer", found.with_consumer)]
-    said = [(name, " ".join(run.advice)) for name, run in runs if run is not None]
+    said = [(name, ". ".join(run.advice)) for name, run in runs if run is not None]
     return stacked(rows, "what threads did") + key + _table(("run", "what the loader says of it"), said)
 
 
@@ -172,7 +173,7 @@ def _network(found: Findings) -> str:
         ],
     )  # fmt: skip
     drawn = curves(series, "requests at a time", "bytes a second", "bytes a second by requests at a time")
-    return f"<p>{_safe(_sentence(told))}.</p>" + drawn + table
+    return f"<p>{safe(_sentence(told))}.</p>" + drawn + table
 
 
 def _points(paces: Sequence[Pace]) -> list[tuple[float, float]]:
@@ -196,23 +197,12 @@ def _machine(found: Findings) -> list[tuple[str, str]]:
 
 def _key(parts: Sequence[tuple[str, str]]) -> str:
     return (
-        '<p class="key">'
-        + "".join(f'<span><i class="{kind}"></i>{_safe(word)}</span>' for kind, word in parts)
-        + "</p>"
+        '<p class="key">' + "".join(f'<span><i class="{kind}"></i>{safe(word)}</span>' for kind, word in parts) + "</p>"
     )
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{_safe(title)}</th>" for title in titles)
-    body = "".join("<tr>" + "".join(f"<td>{_safe(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    head = "".join(f"<th>{safe(title)}</th>" for title in titles)
+    body = "".join("<tr>" + "".join(f"<td>{safe(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     top = f"<thead><tr>{head}</tr></thead>" if titles else ""
     return f'<div class="wide"><table>{top}<tbody>{body}</tbody></table></div>'
-
-
-def _safe(words: str) -> str:
-    """Text that stays text; what no page may hold is spelled out."""
-    return escape(
-        "".join(
-            char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in words
-        )
-    )
