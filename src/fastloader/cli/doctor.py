@@ -116,11 +116,5 @@ def _show(found: Findings, told: Diagnosis) -> None:
         (stage.name + ("" if stage.counts else " alone"), f"{stage.samples_per_second:,.0f}", stage.said)
         for stage in told.stages
     ]
-    for name, done in (
-        ("loader, cold", found.cold),
-        ("loader, hot", found.hot),
-        ("with consumer", found.with_consumer),
-    ):
-        if done is not None:
-            rows.append((name, f"{done.samples_per_second:,.0f}", done.advice[0]))
+    rows += [(name, f"{run.samples_per_second:,.0f}", run.advice[0]) for name, run in found.runs]
     say_table(("part", "samples/s", "measured"), rows, right=("samples/s",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -79,10 +80,7 @@ def examine(question: Question, told: Callable[[str], None] = lambda what: None)
     told("the loader, cold")
     with opened as reader:
         far = reader.dataset.is_remote
-        seconds = SHARES["cold"] * question.seconds
-        cold = (
-            run_whole(_growing(question, reader), seconds) if far else run(question.loader(reader), seconds, once=True)
-        )
+        cold = _far(question, reader) if far else _cold(question, reader)
         told("decoding")
         hot = None if far else _hot(question, reader)
         alone = _alone(question, reader) if question.pipelines else None
@@ -119,6 +117,20 @@ def _way(
             objects.append((at.key, dataset.shards[number].size))
         return None, examine_network(dataset.path.store, objects, stored, seconds)
     return examine_disk(files, stored, dataset.page_size, seconds), None
+
+
+def _cold(question: Question, reader: DatasetReader) -> Run:
+    """The loader on files that are not in memory, for an epoch at most."""
+    return run(question.loader(reader), SHARES["cold"] * question.seconds, once=True)
+
+
+def _far(question: Question, reader: DatasetReader) -> Run:
+    """The loader on objects of a store, once their tables are there."""
+    make = _growing(question, reader)
+    first = make(1)
+    assert first is not None
+    run(first, math.inf, once=True)
+    return run_whole(make, (SHARES["cold"] + SHARES["hot"]) * question.seconds)
 
 
 def _hot(question: Question, reader: DatasetReader) -> Run:

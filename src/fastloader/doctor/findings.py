@@ -69,6 +69,13 @@ class Findings:
     seconds: float = 0.0
 
     @property
+    def runs(self) -> list[tuple[str, Run]]:
+        """The loader as it was run, by what sets the runs apart."""
+        cold = "loader" if self.hot is None else "loader, cold"
+        named = ((cold, self.cold), ("loader, hot", self.hot), ("with consumer", self.with_consumer))
+        return [(name, run) for name, run in named if run is not None]
+
+    @property
     def fits(self) -> bool:
         """Whether a loader leaves the dataset to the page cache, so that it is read from disk once."""
         return self.disk is not None and self.num_bytes <= self.memory_available // 2

@@ -84,9 +84,9 @@ def _parts(found: Findings, told: Diagnosis) -> str:
         )
         for stage in told.stages
     ]  # fmt: skip
-    for name, run in (("loader, cold", found.cold), ("loader, hot", found.hot), ("with consumer", found.with_consumer)):
-        if run is not None:
-            rows.append(Bar(name, run.samples_per_second, f"{run.samples_per_second:,.0f}/s", "loader"))
+    rows += [
+        Bar(name, run.samples_per_second, f"{run.samples_per_second:,.0f}/s", "loader") for name, run in found.runs
+    ]
     key = _key(
         (("limit", "the lowest"), ("part", "a limit"), ("alone", "a part of the CPU's work"), ("loader", "the loader"))
     )
@@ -118,14 +118,9 @@ def _fields(found: Findings) -> str:
 
 def _threads(found: Findings) -> str:
     names = {"busy": "work", "blocked": "wait for bytes", "preempted": "wait for a CPU", "idle": "lack work"}
-    rows = [
-        (name, [(word, run.stats["threads"][key]) for key, word in names.items()])
-        for name, run in (("cold", found.cold), ("hot", found.hot), ("with consumer", found.with_consumer))
-        if run is not None
-    ]
+    rows = [(name, [(word, run.stats["threads"][key]) for key, word in names.items()]) for name, run in found.runs]
     key = _key(tuple((word.replace(" ", "-"), word) for word in names.values()))
-    runs = [("cold", found.cold), ("hot", found.hot), ("with consumer", found.with_consumer)]
-    said = [(name, ". ".join(run.advice)) for name, run in runs if run is not None]
+    said = [(name, ". ".join(run.advice)) for name, run in found.runs]
     return stacked(rows, "what threads did") + key + _table(("run", "what the loader says of it"), said)
 
 
