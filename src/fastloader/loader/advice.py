@@ -59,7 +59,8 @@ def _disk(stats: Mapping[str, Any]) -> str:
     return (
         f"I/O-bound: {io['reads'] / running:,.0f} reads/s of {each:,.0f} kB,"
         f" {io['read_bytes'] / running / 1e6:,.1f} MB/s,"
-        f" and batches wait for them while threads lack work; {_larger_reads(stats)}{_nearer(stats)}, or load fewer fields"
+        f" and batches wait for them while threads lack work; {_larger_reads(stats)}{_nearer(stats)}, or load fewer"
+        " fields"
     )
 
 
