@@ -92,6 +92,14 @@ def test_a_slow_consumer_is_what_bounds(folder: Path) -> None:
     assert said["findings"]["with_consumer"] is None
 
 
+def test_a_consumer_that_fails_is_told(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "failing.py").write_text("def step(batch):\n    raise RuntimeError(sorted(batch))\n")
+    run = doctor(folder / "arrays.fld", "--batch-size", 4, "--consumer", f"{tmp_path / 'failing.py'}:step")
+    assert run.exit_code == 1
+    assert "failing.py:step failed on a batch: RuntimeError: ['x']" in run.stderr
+    assert "Traceback" not in run.output
+
+
 def test_words_and_a_report(folder: Path, tmp_path: Path) -> None:
     run = doctor(folder / "png.fld", "--batch-size", 4, "--html", tmp_path / "report.html")
     assert run.exit_code == 0

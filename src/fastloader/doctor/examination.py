@@ -17,6 +17,7 @@ from fastloader.doctor.findings import Consumption, FieldWork, Findings
 from fastloader.doctor.loading import Consumer, Run, run, run_whole
 from fastloader.doctor.memory import examine_copying, resizing
 from fastloader.doctor.network import Network, examine_network
+from fastloader.errors import OperationError
 from fastloader.loader import DataLoader
 from fastloader.loader.options import OrderName
 from fastloader.loader.resources import memory, usable_cpus
@@ -221,7 +222,11 @@ def _consumption(question: Question, reader: DatasetReader) -> tuple[Consumption
 
     def timed(batch: Any) -> None:
         began = time.perf_counter()
-        consumer(batch)
+        try:
+            consumer(batch)
+        except Exception as error:  # whatever a function of the user's does
+            what = f"{question.consumer_name} failed on a batch: {type(error).__name__}: {error}"
+            raise OperationError(what, hint="it is called with what the loader yields") from error
         spent.append(time.perf_counter() - began)
 
     options: dict[str, Any] = {}
