@@ -39,7 +39,7 @@ def darker(image, random):
     image //= 2
 
 {name} = {{
-    "image": (fl.ops.Resize(SIZE), darker),
+    "image": (fl.ops.Resize((SIZE, SIZE)), darker),
     "two": fl.ops.Views(2, [fl.ops.RandomCrop(4)]),
     "label": [fl.ops.OneHot(3)],
 }}
@@ -51,7 +51,7 @@ def test_a_file_gives_what_it_calls_pipelines(tmp_path: Path, name: str) -> None
     (tmp_path / "beside.py").write_text("SIZE = 6")
     found = load_pipelines(_file(tmp_path, FILE.format(name=name)))
     assert list(found) == ["image", "two", "label"]
-    assert found["image"][0] == ops.Resize(6)
+    assert found["image"][0] == ops.Resize((6, 6))
     assert isinstance(found["two"], ops.Views)
     assert found["label"] == [ops.OneHot(3)]
 
