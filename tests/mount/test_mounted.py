@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -157,3 +158,21 @@ def test_what_goes_wrong_is_told(tmp_path: Path, view: Path) -> None:
         assert run.output == run.stderr
         assert run.stderr.count("\n") == 1
         assert not (tmp_path / "v").exists()
+
+
+def test_others_may_look_where_that_is_wanted_and_modes_allow(view: Path) -> None:
+    if os.geteuid():
+        return  # only root may show files to others without being allowed to by /etc/fuse.conf
+
+    def nobody(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, user=65534, group=65534, capture_output=True, text=True)
+
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        folder = Path(place) / "view"
+        for options, succeeds in ((("--allow-other",), True), ((), False)):
+            with mounted(view.parent / "x.tar", folder, *options):
+                run = nobody("cat", str(folder / "a" / "x.txt"))
+                assert (run.stdout == "hello") is succeeds, run.stderr
+                assert nobody("cat", str(folder / "a-b")).returncode != 0  # its mode is 0640
+                assert (folder / "a-b").read_bytes()
