@@ -91,7 +91,7 @@ def _parts(found: Findings, told: Diagnosis) -> str:
         (("limit", "the lowest"), ("part", "a limit"), ("alone", "a part of the CPU's work"), ("loader", "the loader"))
     )
     said = _table(("part", "measured"), [(stage.name, stage.said) for stage in told.stages])
-    return bars(rows, "samples a second of every part") + key + said
+    return _wide(bars(rows, "samples a second of every part")) + key + said
 
 
 def _fields(found: Findings) -> str:
@@ -113,7 +113,7 @@ def _fields(found: Findings) -> str:
             for field in rows
         ],
     )  # fmt: skip
-    return drawn + table
+    return _wide(drawn) + table
 
 
 def _threads(found: Findings) -> str:
@@ -121,7 +121,7 @@ def _threads(found: Findings) -> str:
     rows = [(name, [(word, run.stats["threads"][key]) for key, word in names.items()]) for name, run in found.runs]
     key = _key(tuple((word.replace(" ", "-"), word) for word in names.values()))
     said = [(name, ". ".join(run.advice)) for name, run in found.runs]
-    return stacked(rows, "what threads did") + key + _table(("run", "what the loader says of it"), said)
+    return _wide(stacked(rows, "what threads did")) + key + _table(("run", "what the loader says of it"), said)
 
 
 def _disk(found: Findings) -> str:
@@ -147,7 +147,7 @@ def _disk(found: Findings) -> str:
             for pattern, word in names.items() for pace in getattr(disk, pattern)
         ],
     )  # fmt: skip
-    return note + bars(rows, "bytes a second from disk") + table
+    return note + _wide(bars(rows, "bytes a second from disk")) + table
 
 
 def _network(found: Findings) -> str:
@@ -168,7 +168,7 @@ def _network(found: Findings) -> str:
         ],
     )  # fmt: skip
     drawn = curves(series, "requests at a time", "bytes a second", "bytes a second by requests at a time")
-    return f"<p>{safe(_sentence(told))}.</p>" + drawn + table
+    return f"<p>{safe(_sentence(told))}.</p>" + _wide(drawn) + table
 
 
 def _points(paces: Sequence[Pace]) -> list[tuple[float, float]]:
@@ -200,4 +200,9 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{safe(title)}</th>" for title in titles)
     body = "".join("<tr>" + "".join(f"<td>{safe(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     top = f"<thead><tr>{head}</tr></thead>" if titles else ""
-    return f'<div class="wide"><table>{top}<tbody>{body}</tbody></table></div>'
+    return _wide(f"<table>{top}<tbody>{body}</tbody></table>")
+
+
+def _wide(inner: str) -> str:
+    """What is scrolled by itself where a page is narrow."""
+    return f'<div class="wide">{inner}</div>'
