@@ -19,6 +19,7 @@ from fastloader.cli import (
     ls,
     store,
     verify,
+    view,
 )
 from fastloader.cli.imports import import_module
 from fastloader.cli.program import Program
@@ -34,6 +35,7 @@ A DATASET is a .fld file or a folder of shards, or the URL of one in a store, li
 fastloader info train.fld             what is in it
 fastloader ls train.fld               its samples, a line each
 fastloader cat train.fld 0 image      one value, as it is stored
+fastloader view train.fld             a page in the browser that shows it
 fastloader verify train.fld           is everything intact?
 fastloader bench train.fld            how fast does it load, and what limits?
 fastloader convert train.fld a.tar    to tar or Parquet, and from other formats
@@ -69,7 +71,7 @@ def main(modules: tuple[str, ...]) -> None:
         import_module(module)
 
 
-for module in (info, ls, cat, verify, bench, convert, index, store):
+for module in (info, ls, cat, view, verify, bench, convert, index, store):
     main.add_command(module.command)
 for several in (create, extract, browse, edit, completion):
     for command in several.commands:
