@@ -94,7 +94,7 @@ def columns_of(dataset: Dataset, names: Sequence[str] | None = None) -> list[Col
 
 
 def is_ours(field: Field | None) -> bool:
-    """Whether the field is one that is known here: a user's own class may inherit one of ours and still keep other metadata."""
+    """Whether it is a field of this library: a user's own class may inherit one and still keep other metadata."""
     return field is not None and field.type_id < FIRST_USER_TYPE
 
 

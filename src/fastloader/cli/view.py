@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastloader.cli.output import count, printable, say
-from fastloader.cli.places import located, not_there, settings_of, store_options, usage_errors
+from fastloader.cli.places import not_there, settings_of, store_options, usage_errors
 from fastloader.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ def command(
     from fastloader.viewer.guard import is_loopback
     from fastloader.viewer.server import Viewer
 
-    located(dataset, store)
     pipelines = None if pipeline is None else load_pipelines(pipeline)
     with usage_errors(), not_there():
         samples = open_samples(dataset, settings_of(store), tokenizer=tokenizer)
@@ -61,7 +60,6 @@ def command(
     if not no_browser and running.can_show():
         running.show(url)
     running.serve(viewer, listening, host, token)
-    samples.close()
 
 
 def _running() -> ModuleType:

@@ -182,7 +182,7 @@ class Search:
             yield np.array([] if found is None else [found], np.int64), self.total
         else:
             match = _glob(key) if _SPECIAL.search(key) else _prefix(key)
-            for block in self._samples.keys():
+            for block in self._samples.key_blocks():
                 yield block[0] + match(block), block[0] + len(block[1]) - 1
 
 

@@ -1,4 +1,4 @@
-"""Numbers that tables hold of each sample: labels, sizes, lengths. Read in blocks or by row, never a sample at a time."""
+"""Numbers that tables hold of each sample: labels, sizes, lengths. They are read in blocks, not a sample at a time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fastloader.fields import (
     VideoFramesField,
 )
 from fastloader.formats.decoding import WholeNumberField
-from fastloader.formats.extents import Extents, ExtentDataset
+from fastloader.formats.extents import ExtentDataset, Extents
 from fastloader.formats.extents import Numbers as Counted
 from fastloader.formats.fld.file import FldFile, explain
 from fastloader.formats.fld.layout import EXTENT, Kind

@@ -16,8 +16,8 @@ MOST_QUICK, MOST_READ = 20_000_000, 20_000
 """Samples that are counted: where tables tell, and where values have to be read. Of more, as many at random places."""
 MOST_REMOTE = 2_000_000
 BARS = 40
-LABELS = 200
-"""Whole numbers of up to so many different values are counted one by one."""
+LABELS, FEW_VALUES = 200, 8
+"""Whole numbers of up to so many different values are counted one by one: labels, and sizes or lengths."""
 RUN = 4096
 """Samples side by side that are taken together where not all are."""
 
@@ -39,7 +39,7 @@ def histogram(samples: Samples, column: Column, rows: NDArray[np.int64] | None, 
     }  # fmt: skip
     if column.kind == "text":
         return told | _words(values[valid].tolist())
-    return told | _numbers(values[valid])
+    return told | _numbers(values[valid], LABELS if column.measure == "value" else FEW_VALUES)
 
 
 def _sampled(total: int, most: int, run: int) -> NDArray[np.int64]:
@@ -59,7 +59,7 @@ def _words(texts: list[str]) -> dict[str, Any]:
     return {"form": "values", "bars": bars, "others": rest, "different": len(counts)}
 
 
-def _numbers(values: NDArray[Any]) -> dict[str, Any]:
+def _numbers(values: NDArray[Any], most: int) -> dict[str, Any]:
     values = values[np.isfinite(values)]
     if not len(values):
         return {"form": "values", "bars": [], "others": 0, "different": 0}
@@ -71,7 +71,7 @@ def _numbers(values: NDArray[Any]) -> dict[str, Any]:
     if values.dtype.kind in "iu" and int(high) - int(low) < 1 << 20:
         counts = np.bincount(values - low)
         different = int(np.count_nonzero(counts))
-        if different <= LABELS:
+        if different <= most:
             return told | _labels(counts, int(low), different)
     return told | _bins(values, float(low), float(high))
 
@@ -81,19 +81,20 @@ def _labels(counts: NDArray[Any], low: int, different: int) -> dict[str, Any]:
     if different > BARS:  # the most frequent ones, in order of their numbers
         chosen = np.sort(np.argsort(-counts, kind="stable")[:BARS])
     bars = [{"text": str(low + at), "value": low + at, "count": int(counts[at])} for at in chosen.tolist()]
-    rest = int(counts.sum() - sum(bar["count"] for bar in bars))
+    rest = int(counts.sum() - counts[chosen].sum())
     return {"form": "values", "bars": bars, "others": rest, "different": different}
 
 
 def _bins(values: NDArray[Any], low: float, high: float) -> dict[str, Any]:
     """Bins with round edges."""
     if high <= low:
-        return {"form": "bins", "bars": [{"low": low, "high": high, "last": True, "count": len(values)}]}
+        bar = {"text": f"{low:g}", "value": low, "count": len(values)}
+        return {"form": "values", "bars": [bar], "others": 0, "different": 1}
     width = _round((high - low) / BARS)
     if values.dtype.kind in "iu":
         width = max(1.0, math.ceil(width))
     first = math.floor(low / width) * width
-    count = int(math.floor((high - first) / width)) + 1
+    count = math.floor((high - first) / width) + 1
     counts = np.bincount(np.minimum(((values - first) / width).astype(np.int64), count - 1), minlength=count)
     edges = [first + at * width for at in range(count + 1)]
     bars = [

@@ -232,4 +232,5 @@ def flow_picture(flow: NDArray[Any]) -> Pixels:
     white = 1 - strength
     made = np.stack([white + channel for channel in channels], axis=2)
     made[~known] = 0.5
-    return np.rint(255 * np.clip(made, 0, 1)).astype(np.uint8)
+    shown: Pixels = np.rint(255 * np.clip(made, 0, 1)).astype(np.uint8)
+    return shown

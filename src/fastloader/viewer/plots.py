@@ -27,6 +27,8 @@ def plot_of(array: NDArray[Any], turned: bool = False) -> dict[str, Any]:
     """A line of one dimension, a map of two; of more, the first of each leading dimension. ``turned``: time across."""
     if array.dtype.kind == "c":
         array = np.abs(array)
+    if array.dtype.name == "bfloat16":
+        array = array.astype(np.float32)
     if array.dtype.kind not in "biuf" or not array.size:
         raise FormatError(f"an array of {array.dtype} and the shape {list(array.shape)} has no plot")
     whole = array

@@ -52,15 +52,20 @@ def address(listening: socket.socket, host: str, token: str | None) -> str:
     return f"http://{name}:{port}/" + (f"?token={token}" if token else "")
 
 
-def serve(viewer: Viewer, listening: socket.socket, host: str, token: str | None) -> None:
-    """Until it is told to end."""
+def server_of(viewer: Viewer, host: str, token: str | None) -> uvicorn.Server:
+    """The server, not yet running."""
     app = Guard(make_app(viewer), host, token)
     config = uvicorn.Config(
         app, log_level="error", access_log=False, server_header=False, ws="none", lifespan="off", http="h11",
         timeout_graceful_shutdown=1,
     )  # fmt: skip
+    return _Server(config)
+
+
+def serve(viewer: Viewer, listening: socket.socket, host: str, token: str | None) -> None:
+    """Until it is told to end."""
     try:
-        _Server(config).run(sockets=[listening])
+        server_of(viewer, host, token).run(sockets=[listening])
     finally:
         viewer.close()
         listening.close()

@@ -18,7 +18,7 @@ from fastloader import kernels
 from fastloader.dataset import open_dataset
 from fastloader.dataset.opening import ForeignReader, MapSource
 from fastloader.errors import FastLoaderError, FormatError, KeyNotFoundError
-from fastloader.fields import Field, TokenStreamField, locate_value
+from fastloader.fields import Field, TokenStreamField
 from fastloader.fields.tokenizers import Tokenizer, as_tokenizer
 from fastloader.formats.extents import ExtentDataset
 from fastloader.formats.fld import explain
@@ -27,7 +27,6 @@ from fastloader.formats.records import Records
 from fastloader.glance import ColumnView, described
 from fastloader.reader import DatasetReader
 from fastloader.tokens import TokenStream
-from fastloader.types import key_text
 from fastloader.viewer.columns import Column, Numbers, RecordNumbers, TableNumbers
 from fastloader.viewer.items import LIGHT, Item, kind_of, kind_of_value
 
@@ -84,7 +83,7 @@ class Samples(ABC):
         """The sample with a key."""
 
     @abstractmethod
-    def keys(self) -> Iterator[KeyBlock]:
+    def key_blocks(self) -> Iterator[KeyBlock]:
         """All keys, in the order of samples."""
 
     @abstractmethod
@@ -96,16 +95,13 @@ class Samples(ABC):
     def identity(self) -> str:
         """Tells these samples from others, so that browsers keep no picture of what was here before."""
 
-    def items(self, indices: Sequence[int], number: int) -> list[Item | None | Exception]:
+    def items(self, indices: Sequence[int], number: int) -> list[Item | Exception | None]:
         """Values of several samples; errors in their places."""
         return [_tried(lambda index=index: self.item(index, number)) for index in indices]  # type: ignore[misc]
 
     def place(self, index: int, number: int) -> dict[str, Any]:
         """Where a value lies in which file."""
         return {}
-
-    def close(self) -> None:
-        """Let go of files."""
 
 
 class ReaderSamples(Samples):
@@ -155,7 +151,7 @@ class ReaderSamples(Samples):
             index, shown.name, shown.kind, known, read, stored, facts, metadata, lambda: file.payload(number, row)
         )
 
-    def items(self, indices: Sequence[int], number: int) -> list[Item | None | Exception]:
+    def items(self, indices: Sequence[int], number: int) -> list[Item | Exception | None]:
         """Of a store, values that are wanted anyway come together."""
         shown = self.shown[number]
         if not self.reader.dataset.is_remote or shown.kind not in LIGHT:
@@ -177,7 +173,7 @@ class ReaderSamples(Samples):
         except KeyNotFoundError:
             return None
 
-    def keys(self) -> Iterator[KeyBlock]:
+    def key_blocks(self) -> Iterator[KeyBlock]:
         """Shard by shard, in blocks."""
         dataset = self.reader.dataset
         for shard, start in enumerate(dataset.starts[:-1].tolist()):
@@ -228,10 +224,6 @@ class ReaderSamples(Samples):
         offset, stored, size, crc, codec = payloads.extent(row)
         told |= {"offset": offset, "stored": stored, "bytes": size, "codec": codec}
         return told | ({"crc32c": f"{crc:#010x}"} if crc and self.format == "fld" else {})
-
-    def close(self) -> None:
-        """Let go of the files."""
-        self.reader.close()
 
 
 def _shown(number: int, view: ColumnView, stream: TokenStreamField | None) -> Shown:
@@ -296,13 +288,13 @@ class RecordSamples(Samples):
     def find(self, key: str) -> int | None:
         """By looking through all."""
         wanted = key.encode("utf-8", "surrogateescape")
-        for first, ends, text in self.keys():
+        for first, ends, text in self.key_blocks():
             for at in np.flatnonzero(np.diff(ends) == len(wanted)).tolist():
                 if text[ends[at] : ends[at + 1]] == wanted:
                     return first + at
         return None
 
-    def keys(self) -> Iterator[KeyBlock]:
+    def key_blocks(self) -> Iterator[KeyBlock]:
         """Values of the field that is the key."""
         assert self._key is not None
         number = next(one.number for one in self.shown if one.name == self._key)

@@ -283,12 +283,12 @@ def make_app(viewer: Viewer) -> Starlette:
         return variants, index, epoch, name
 
     def varied_picture(asked: _Asked, request: Request) -> Response:
-        variants, *place = variant_field(asked)
-        return answers.picture(variants.picture(*place))
+        variants, index, epoch, name = variant_field(asked)
+        return answers.picture(variants.picture(index, epoch, name))
 
     def varied_plot(asked: _Asked, request: Request) -> Response:
-        variants, *place = variant_field(asked)
-        return answers.answer(variants.plot(*place))
+        variants, index, epoch, name = variant_field(asked)
+        return answers.answer(variants.plot(index, epoch, name))
 
     def varied(asked: _Asked, request: Request) -> Response:
         variants, index, _ = variant(asked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,8 @@ def samples_of(item: Item) -> tuple[Any, int, int]:
 
 
 def _floats(array: NDArray[Any]) -> NDArray[np.float32]:
-    return array.astype(np.float32) / 32768 if array.dtype == np.int16 else array.astype(np.float32)
+    scale = np.float32(2**15 if array.dtype == np.int16 else 1)
+    return np.asarray(array.astype(np.float32) / scale, np.float32)
 
 
 def peaks(item: Item, count: int) -> dict[str, Any]:
@@ -43,8 +45,8 @@ def peaks(item: Item, count: int) -> dict[str, Any]:
     sampled = frames > WHOLE
     low, high = np.zeros(count), np.zeros(count)
     if sampled:
-        for i, (begin, end) in enumerate(zip(edges, edges[1:], strict=False)):
-            part = np.asarray(read(int(begin), int(min(end, begin + GLANCE))))
+        for i, (begin, end) in enumerate(pairwise(edges.tolist())):
+            part = np.asarray(read(begin, min(end, begin + GLANCE)))
             low[i], high[i] = part.min(initial=0), part.max(initial=0)
     else:
         step = max(PIECE // max(1, frames // count), 1)
@@ -72,7 +74,7 @@ def wav_of(sound: NDArray[Any], rate: int) -> bytes:
     """(frames,) or (frames, channels) of floats from -1 to 1."""
     whole = np.clip(np.rint(np.nan_to_num(sound) * 32768), -32768, 32767).astype("<i2")
     channels = 1 if whole.ndim == 1 else whole.shape[1]
-    data = whole.tobytes()
+    data: bytes = whole.tobytes()
     form = struct.pack("<HHIIHH", 1, channels, rate, rate * channels * 2, channels * 2, 16)
     return (
         b"RIFF" + struct.pack("<I", 36 + len(data)) + b"WAVEfmt " + struct.pack("<I", 16) + form

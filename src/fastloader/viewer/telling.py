@@ -1,4 +1,4 @@
-"""Values as JSON for the page: what a card shows of them, or all of it. Everything is cut to a size that can be shown."""
+"""Values as JSON for the page: what a card shows of them, or all of it, cut to a size that can be shown."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EXACT = 2**53
 """Whole numbers from here on are more than JavaScript can hold."""
 
 
-def tell(item: Item | None | Exception, page: bool = False, tokenizer: Tokenizer | None = None) -> Told:
+def tell(item: Item | Exception | None, page: bool = False, tokenizer: Tokenizer | None = None) -> Told:
     """What is shown of a value: a ``kind``, and what the page needs to draw it."""
     if item is None:
         return {"kind": "missing"}

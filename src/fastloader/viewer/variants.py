@@ -105,6 +105,8 @@ def _tell(value: Any) -> Told:
 def _pictures(value: Any) -> NDArray[np.uint8] | None:
     """An image (H, W, C) or (C, H, W), or several of them side by side; ``None`` for what is none."""
     array = np.asarray(value)
+    if array.dtype.name == "bfloat16":
+        array = array.astype(np.float32)
     if array.ndim == 4:
         parts = [_pictures(one) for one in array[:64]]
         good = [part for part in parts if part is not None]

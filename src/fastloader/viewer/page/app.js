@@ -135,6 +135,7 @@ async function openPage() {
   $("empty").hidden = true;
   $("page").replaceChildren(made.root);
   $("page").hidden = false;
+  made.lay?.();
   $("page").scrollTop = 0;
   $("page").focus({ preventScroll: true });
 }

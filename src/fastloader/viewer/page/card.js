@@ -2,10 +2,11 @@
 
 import { peaks, pictureUrl, plot, stripUrl } from "./api.js";
 import { drawPeaks, drawPlot, overlay } from "./draw.js";
-import { count, duration, el, plain } from "./dom.js";
+import { count, duration, el, plain, short } from "./dom.js";
 
 const PICTURES = new Set(["image", "mask", "video", "frames", "flow"]);
 const PLOTS = new Set(["array", "spectrogram"]);
+const TOLD = new Set(["text", "json", "tokens"]);
 const RANKS = [
   "image", "animation", "video", "frames", "mask", "flow", "spectrogram", "sound", "points", "boxes", "text", "json",
   "tokens", "packed", "value", "array", "bytes", "number",
@@ -172,20 +173,19 @@ function told(value) {
 
 // Numbers by name, and the beginning of a text.
 function words(data, view) {
-  const parts = [];
+  const numbers = [];
+  const texts = [];
   for (const field of view.fields) {
-    if (field === view.hero || field.name === "__key__" || parts.length >= 3) continue;
     const value = data.fields[field.number];
-    if (!value) continue;
-    if (value.kind === "number") parts.push(`${plain(field.name)} ${className(field, value, view)}`);
-    else if (value.kind === "text" || value.kind === "json" || (value.kind === "tokens" && value.text)) {
-      if (value.text !== data.key) parts.push(plain(value.text.slice(0, 90)));
-    }
+    if (!value || field === view.hero || field.name === "__key__") continue;
+    if (value.kind === "number" && numbers.length < 2) numbers.push(`${plain(field.name)} ${className(field, value, view)}`);
+    if (!TOLD.has(value.kind) || !value.text || value.text === data.key || texts.length) continue;
+    texts.push(plain(value.kind === "json" ? value.text.replace(/[[\]{}"]/g, "") : value.text).slice(0, 90));
   }
-  return parts.join(" · ");
+  return [...numbers, ...texts].join(" · ");
 }
 
-export function className(field, value, view) {
+export function className(field, value, view, text = Number.isInteger(value.value) ? value.text : short(value.value ?? value.text)) {
   const name = field.name === "label" ? view.classes?.[value.value] : undefined;
-  return name === undefined ? value.text : `${value.text} (${plain(name)})`;
+  return name === undefined ? text : `${text} (${plain(name)})`;
 }

@@ -4,6 +4,7 @@ import { ask, fileUrl, peaks, pictureUrl, plot, stripUrl } from "./api.js";
 import { bestField, className, overlays } from "./card.js";
 import { drawPeaks, drawPlot } from "./draw.js";
 import { bytes, count, duration, el, plain, short } from "./dom.js";
+import { Columns } from "./columns.js";
 import { tree } from "./tree.js";
 import { variantsPanel } from "./variants.js";
 
@@ -33,8 +34,15 @@ export function samplePage(dataset, told, view, go) {
     el("p", { class: "facts" },
       ...(stored ? [el("span", { text: `${bytes(stored)} stored` })] : []),
       ...(file ? [el("span", { class: "path", text: `${plain(file.file)}, row ${count(file.row)}` })] : []),
-      el("span", {}, state, " ", check)),
-    el("div", { class: "panels" }, [...panels.values()].map((one) => one.root)));
+      el("span", {}, state, " ", check)));
+  const laid = el("div");
+  root.append(laid);
+  // How tall panels are is known once the page stands.
+  const lay = () => {
+    const columns = new Columns(laid.clientWidth, hero !== null && WIDE.has(told.fields[hero.number].kind));
+    laid.replaceChildren(columns.root);
+    for (const one of panels.values()) columns.add(one.root);
+  };
   if (dataset.variants) root.append(variantsPanel(page));
 
   page.check = async () => {
@@ -57,7 +65,8 @@ export function samplePage(dataset, told, view, go) {
     if (media) media.paused ? media.play() : media.pause();
     else root.querySelector(".player button")?.click();
   };
-  return { root, close: () => abort.abort(), check: page.check, play };
+  window.addEventListener("resize", lay, { signal: abort.signal });
+  return { root, lay, close: () => abort.abort(), check: page.check, play };
 }
 
 function panel(page, field, value, isHero) {
@@ -113,12 +122,12 @@ function body(page, field, value) {
   switch (value.kind) {
     case "missing": return el("p", { class: "note", text: "missing" });
     case "error": return el("p", { class: "note bad", text: value.text });
-    case "number": return el("p", { class: "big", text: className(field, value, view) });
+    case "number": return el("p", { class: "big", text: className(field, value, view, value.text) });
     case "text": return textBody(value);
     case "json": return [tree(value.value), value.more ? el("p", { class: "quiet", text: "… and more, which is not shown" }) : null];
     case "image": return imageBody(page, field, value);
     case "animation": return el("div", { class: "picture" }, failing(el("img", { alt: "", src: fileUrl(index, field.number) })));
-    case "mask": case "flow": return el("div", { class: "picture" }, failing(el("img", { class: "pixels", alt: "", src: pictureUrl(index, field.number, {}) })));
+    case "mask": case "flow": return el("div", { class: "picture" }, failing(el("img", { class: "pixels", alt: "", src: pictureUrl(index, field.number, {}), width: value.width ?? value.shape?.at(-2), height: value.height ?? value.shape?.at(-3) })));
     case "sound": return soundBody(page, field);
     case "video": return videoBody(page, field, value);
     case "frames": return framesPlayer(page, field, value);
@@ -147,21 +156,25 @@ function textBody(value) {
 function imageBody(page, field, value) {
   const { told, view, dataset } = page;
   const source = value.file ? fileUrl(told.index, field.number) : pictureUrl(told.index, field.number, {});
-  const image = failing(el("img", { alt: "", src: source, class: value.orient === false ? "as-stored" : "" }));
+  const image = failing(el("img", { alt: "", src: source, width: value.width, height: value.height, class: value.orient === false ? "as-stored" : "" }));
   if (value.width && value.width <= 128) image.classList.add("pixels");
   const box = el("div", { class: "picture" }, el("div", { class: "framed" }, image));
-  if (view.over && value.width) {
-    const over = { ...view, crop: false, fields: dataset.fields, names: (layers) => boxNames(told, layers) };
+  if (view.over && value.width && field === drawnOver(dataset, view)) {
+    const over = { ...view, crop: false, fields: dataset.fields, names: (layers) => boxNames(dataset, told, layers) };
     const size = { height: Math.min(value.height, 4096), width: Math.min(value.width, 4096) };
     box.firstChild.append(...overlays(told.index, told, value, over, size));
   }
   return box;
 }
 
+// Boxes are those of one image: the one that stands for the sample, or the first.
+const drawnOver = (dataset, view) => (view.hero?.kind === "image" ? view.hero : dataset.fields.find((field) => field.kind === "image"));
+
 // Values of a list that is as long as there are boxes are names of theirs.
-function boxNames(told, layers) {
+function boxNames(dataset, told, layers) {
   const length = layers.find((layer) => layer.kind === "boxes")?.boxes.length;
-  const lists = Object.values(told.fields).map((value) => (value.kind === "json" ? value.value : value.values));
+  const lists = dataset.fields.filter((field) => /label|class|categor|name/i.test(field.name))
+    .map((field) => told.fields[field.number]).map((value) => (value.kind === "json" ? value.value : value.values));
   return lists.find((list) => Array.isArray(list) && list.length === length && list.every((one) => ["string", "number"].includes(typeof one))) ?? [];
 }
 
@@ -197,6 +210,7 @@ function soundBody(page, field) {
 function videoBody(page, field, value) {
   const { told, signal } = page;
   const video = el("video", { controls: true, preload: "metadata", loop: true, playsInline: true, src: fileUrl(told.index, field.number) });
+  if (value.width) video.style.aspectRatio = `${value.width} / ${value.height}`;
   const box = el("div", { class: "picture" }, video);
   video.addEventListener("error", () => {
     if (signal.aborted) return;

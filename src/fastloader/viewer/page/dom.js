@@ -42,7 +42,7 @@ export function bytes(size) {
 }
 
 export function short(number) {
-  if (!Number.isFinite(number)) return String(number);
+  if (typeof number !== "number" || !Number.isFinite(number)) return String(number);
   if (Number.isInteger(number) && Math.abs(number) < 1e15) return count(number);
   return Number(number.toPrecision(5)).toString();
 }

@@ -11,13 +11,12 @@ function prepared(canvas) {
   const context = canvas.getContext("2d");
   context.scale(scale, scale);
   context.clearRect(0, 0, width, height);
-  const style = getComputedStyle(canvas);
-  const colour = (name) => style.getPropertyValue(name).trim();
-  return { context, width, height, colour };
+  const { color, outlineColor, caretColor } = getComputedStyle(canvas); // what the theme's colours come to
+  return { context, width, height, wave: color, accent: outlineColor, line: caretColor };
 }
 
 export function drawPeaks(canvas, told, played = 0) {
-  const { context, width, height, colour } = prepared(canvas);
+  const { context, width, height, wave, accent } = prepared(canvas);
   const { low, high } = told;
   const middle = height / 2;
   const step = width / low.length;
@@ -25,7 +24,7 @@ export function drawPeaks(canvas, told, played = 0) {
   for (let i = 0; i < low.length; i++) {
     const top = middle - (high[i] / 100) * middle * 0.95;
     const bottom = middle - (low[i] / 100) * middle * 0.95;
-    context.fillStyle = (i + 0.5) / low.length < played ? colour("--accent") : colour("--wave");
+    context.fillStyle = (i + 0.5) / low.length < played ? accent : wave;
     context.fillRect(i * step, Math.min(top, middle - 0.5), Math.max(step - gap, 0.6), Math.max(bottom - top, 1));
   }
 }
@@ -42,7 +41,7 @@ const COLOURS = Uint8Array.from({ length: 256 * 3 }, (_, at) => {
 });
 
 export function drawPlot(canvas, told) {
-  const { context, width, height, colour } = prepared(canvas);
+  const { context, width, height, wave, line } = prepared(canvas);
   if (told.form === "map") return drawMap(context, width, height, told);
   if (told.form === "none") return;
   const { low, high, min, max } = told;
@@ -51,10 +50,10 @@ export function drawPlot(canvas, told) {
   const span = top - bottom || 1;
   const y = (value) => height - 3 - ((value - bottom) / span) * (height - 6);
   if (bottom < 0 && top > 0) {
-    context.fillStyle = colour("--line");
+    context.fillStyle = line;
     context.fillRect(0, y(0), width, 1);
   }
-  context.fillStyle = context.strokeStyle = colour("--wave");
+  context.fillStyle = context.strokeStyle = wave;
   const step = width / low.length;
   if (told.form === "bars") {
     for (let i = 0; i < low.length; i++) {

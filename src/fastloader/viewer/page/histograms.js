@@ -1,28 +1,41 @@
 // How labels, sizes and lengths are spread. A bar is a filter.
 
 import { ask } from "./api.js";
+import { Columns } from "./columns.js";
 import { bytes, count, el, plain, short } from "./dom.js";
 import { choice, isAll } from "./state.js";
 
 export function histogramsPage(dataset, state, filterBy) {
   const abort = new AbortController();
   const order = (column) => (column.id.endsWith(".value") ? 0 : column.id.endsWith(".bytes") ? 2 : 1);
-  const columns = [...dataset.columns].sort((one, other) => order(one) - order(other));
-  const panels = columns.map((column) => {
+  const sorted = [...dataset.columns].sort((one, other) => order(one) - order(other));
+  const panels = sorted.map((column) => {
     const body = el("div", { class: "chart waiting" });
     return { column, body, root: el("section", { class: "panel" }, el("h3", { text: plain(column.label) }), body) };
   });
   const whole = isAll(state) ? "of all samples" : "of the samples that were found";
   const root = el("div", { class: "histograms" },
-    el("h2", { text: "Histograms" }), el("p", { class: "quiet", text: `${whole}; a click on a bar shows its samples` }),
-    el("div", { class: "panels" }, panels.map((panel) => panel.root)));
+    el("h2", { text: "Histograms" }), el("p", { class: "quiet", text: `${whole}; a click on a bar shows its samples` }));
+  const laid = el("div");
+  root.append(laid);
+  let columns = null;
+  const lay = () => {
+    columns = new Columns(laid.clientWidth);
+    laid.replaceChildren(columns.root);
+    for (const panel of panels) if (panel.drawn) columns.add(panel.root);
+  };
+  window.addEventListener("resize", lay, { signal: abort.signal });
   if (!panels.length) root.append(el("p", { text: "There are no labels, sizes or lengths in this dataset." }));
-  load(panels, dataset, state, filterBy, abort.signal);
-  return { root, close: () => abort.abort() };
+  load(panels, dataset, state, filterBy, abort.signal, (panel) => {
+    panel.drawn = true;
+    columns?.add(panel.root);
+  });
+  return { root, lay, close: () => abort.abort() };
 }
 
-async function load(panels, dataset, state, filterBy, signal) {
-  for (const { column, body } of panels) {
+async function load(panels, dataset, state, filterBy, signal, add) {
+  for (const panel of panels) {
+    const { column, body } = panel;
     try {
       const told = await ask("histogram", choice(state, { column: column.id }), signal);
       body.className = "chart";
@@ -32,6 +45,7 @@ async function load(panels, dataset, state, filterBy, signal) {
       body.className = "chart";
       body.replaceChildren(el("p", { class: "note bad", text: error.message }));
     }
+    add(panel);
   }
 }
 
@@ -65,7 +79,7 @@ function bins(column, told, most, show, filterBy) {
   const bars = el("div", { class: "bins" }, told.bars.map((bar) => el("button", {
     type: "button", title: `${show(bar.low)} to ${show(bar.high)}: ${count(bar.count)}`,
     "aria-label": `${show(bar.low)} to ${show(bar.high)}: ${count(bar.count)}`,
-    onclick: () => filterBy([[column.id, ">=", bar.low], [column.id, bar.last ? "<=" : "<", bar.high]]),
+    onclick: () => filterBy([[column.id, ">=", bar.low], [column.id, "<", bar.high]]),
   }, el("span", { class: "fill", style: { height: `${bar.count ? Math.max(1.5, (100 * bar.count) / most) : 0}%` } }))));
   const first = told.bars[0];
   const last = told.bars[told.bars.length - 1];
