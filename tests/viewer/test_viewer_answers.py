@@ -242,7 +242,9 @@ def test_a_sample_is_compared_with_its_checksums(tmp_path: Path, every_path: Pat
 
 def test_numbers_that_javascript_does_not_hold_stay_exact(tmp_path: Path) -> None:
     numbers = [2**63 - 1, -(2**63), 2**53 + 1]
-    with fl.DatasetWriter(tmp_path / "x.fld", {"n": fl.IntField(), "j": fl.JSONField(), "f": fl.FloatField()}) as writer:
+    with fl.DatasetWriter(
+        tmp_path / "x.fld", {"n": fl.IntField(), "j": fl.JSONField(), "f": fl.FloatField()}
+    ) as writer:
         for number in numbers:
             writer.write_sample({"n": number, "j": {"n": [number, float("nan")]}, "f": float("inf")})
     with Served(tmp_path / "x.fld") as served:

@@ -42,7 +42,7 @@ class Variants:
     def _loader(self, indices: list[int]) -> DataLoader:
         return DataLoader(
             self._reader, batch_size=1, indices=indices, shuffle=False, num_workers=1, seed=self._seed,
-            pipelines=self._pipelines, fields=list(self._pipelines), pad="longest", prefetch_factor=1, rank=0,
+            pipelines=self._pipelines, fields=list(self._pipelines), prefetch_factor=1, rank=0,
             world_size=1,
         )  # fmt: skip
 
