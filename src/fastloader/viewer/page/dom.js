@@ -5,7 +5,7 @@ export const $ = (id) => document.getElementById(id);
 export function el(tag, props = {}, ...children) {
   const made = document.createElement(tag);
   set(made, props);
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return made;
 }
 

@@ -158,7 +158,7 @@ export class Grid {
   }
 
   take(position) {
-    const card = this.spare.pop() ?? new Card(this.made++);
+    const card = this.spare.shift() ?? new Card(this.made++);
     card.position = position;
     card.clear();
     card.root.hidden = false;
@@ -191,6 +191,7 @@ export class Grid {
   fetch() {
     const [from, to] = this.wanted;
     if (to <= from) return;
+    this.order();
     const first = Math.floor(from / CHUNK);
     const last = Math.floor((to - 1) / CHUNK);
     for (const [chunk, abort] of this.waiting) {
@@ -201,6 +202,14 @@ export class Grid {
     }
     for (let chunk = first; chunk <= last; chunk++) {
       if (!this.chunks.has(chunk) && !this.waiting.has(chunk)) this.load(chunk);
+    }
+  }
+
+  // Elements in the order of samples, for those who are read the page.
+  order() {
+    const sorted = [...this.cards].sort(([one], [other]) => one - other).map(([, card]) => card.root);
+    if (sorted.some((root, i) => i && !(sorted[i - 1].compareDocumentPosition(root) & Node.DOCUMENT_POSITION_FOLLOWING))) {
+      this.rows.append(...sorted);
     }
   }
 
