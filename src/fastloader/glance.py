@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,12 +30,38 @@ from fastloader.fields import (
 )
 from fastloader.fields.sound_files import CODECS
 from fastloader.formats.fld import Dataset, FldFile, explain
+from fastloader.formats.fld.layout import EXTENT, Kind
 from fastloader.types import FIRST_USER_TYPE
 
 _PICTURES = (RawImageField, ImageFileField, MaskField, VideoCompressedField, VideoFramesField)
 
 Facts = dict[str, Any]
 """Names and JSON values."""
+
+
+class Extent(NamedTuple):
+    """Where a payload lies: bytes as they are stored, and as they are read."""
+
+    offset: int
+    stored: int
+    size: int
+    crc: int
+    codec: int
+
+
+def extent_of(file: FldFile, field: int, row: int) -> Extent | None:
+    """A payload's extent; ``None`` where the field has none. Of an object, as the table claims it: nothing is fetched.
+
+    What files claim of compressed payloads is checked, for which they are read.
+    """
+    if isinstance(file, FldFile) and file.remote is not None:
+        table = file.table(Kind.EXTENTS, field, file.alone(row))
+        if table is None:
+            return None
+        pointer, stored, size, crc, codec, _ = np.frombuffer(table.row(row), EXTENT)[0].tolist()
+        return Extent(pointer, stored, size, crc, codec)
+    payloads = file.payloads(field)
+    return None if payloads is None else Extent(*payloads.extent(row))
 
 
 class ColumnView:
@@ -75,11 +101,8 @@ class ColumnView:
             facts: Facts = {}
             if self.field is not None:
                 facts = described(self.field, file.metadata_row(self.number, row, self.field.metadata_type))
-            payloads = file.payloads(self.number)
-            if payloads is not None:
-                _, stored, size, _, _ = payloads.extent(row)
-                facts |= {"bytes": size, "stored_bytes": stored}
-            return facts
+            extent = extent_of(file, self.number, row)
+            return facts if extent is None else facts | {"bytes": extent.size, "stored_bytes": extent.stored}
         except kernels.Failure as failure:
             raise explain(failure, file.path, sample, self.name) from failure
 

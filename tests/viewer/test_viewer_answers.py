@@ -13,11 +13,13 @@ import numpy as np
 import PIL.Image
 import pytest
 import soundfile
+from stores.http_server import web_server
 from viewed import RATE, Served, where
 from viewed import sample as made
 
 import fastloader as fl
 from fastloader.errors import FormatError
+from fastloader.formats.entries import Entry
 from fastloader.viewer import open_samples
 from fastloader.viewer.media import sniff
 
@@ -303,6 +305,33 @@ def test_tars_folders_and_lines_are_shown_too(tmp_path: Path) -> None:
     with Served(tmp_path / "x.jsonl") as served:
         assert told(served, 4)["t"]["text"] == "line 4"
         assert served.found(where=[where("1.value", ">=", 3), where("0.value", "contains", "5")]) == [5]
+
+
+def test_a_dataset_in_a_store_is_shown(every_path: Path) -> None:
+    with web_server(every_path.parent) as url, Served(f"{url}/{every_path.name}") as served:
+        values = told(served, 2)
+        assert {value["kind"] for value in values.values()} & {"error", "missing"} == set()
+        assert served.ask("cards", start=0, count=13)["cards"][2]["key"] == "things/disc_002"
+        assert served.found(key="*_00[12]") == [1, 2]
+        assert picture(served, 2, "image", height=32, width=32, crop=1).size == (32, 32)
+        labels = next(column.id for column in served.samples.columns if column.label == "label")
+        assert served.found(where=where(labels, "=", 1)) == [1, 5, 9]
+        assert served.ask("histogram", column=labels)["of"] == 13
+        assert {one["state"] for one in served.ask("check/2")} == {"good"}
+
+
+def test_an_archive_is_shown_as_its_files(tmp_path: Path) -> None:
+    files = {"a/text.txt": b"hello", "a/page.html": b"<b>", "b.json": b"[1, 2]", "c.bin": b"\0\1"}
+    with fl.ArchiveWriter(tmp_path / "x.fld") as writer:
+        for name, data in files.items():
+            writer.add(Entry(name.encode(), size=len(data), read=lambda data=data: data))  # type: ignore[misc]
+    with Served(tmp_path / "x.fld") as served:
+        assert served.ask("dataset")["format"] == "archive"
+        cards = {card["key"]: card["fields"][str(number_of(served, "data"))] for card in
+                 served.ask("cards", start=0, count=9)["cards"]}  # fmt: skip
+        kinds = {name: card["kind"] for name, card in cards.items()}
+        assert kinds == {"a/text.txt": "text", "a/page.html": "text", "b.json": "json", "c.bin": "bytes"}
+        assert len(served.found(key="a/")) == 2
 
 
 def test_a_stream_of_tokens_is_shown_as_windows(tmp_path: Path) -> None:

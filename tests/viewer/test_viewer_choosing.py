@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from viewed import Served, where, write_numbers
 
@@ -44,6 +44,8 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @QUIET
+@example(keys=["a", "ab", "abb", "b"], query="ab", shards=True)
+@example(keys=["a*b", "ab", "aéb"], query="a?b", shards=False)
 @given(keys=KEYS, query=st.text("ab/é*?[]=", max_size=4), shards=st.booleans())
 def test_keys_are_found_as_by_a_loop(
     tmp_path_factory: pytest.TempPathFactory, small_blocks: None, keys: list[str], query: str, shards: bool

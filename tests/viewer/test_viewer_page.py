@@ -104,7 +104,10 @@ def test_the_grid_shows_samples_with_pictures_and_boxes(page: Page, every: Serve
     )
     assert page.locator(".card:visible svg.overlay rect").count() == 12
     assert page.locator(".card:visible img.mask").count() == 12
+    expect(page.locator(".card:visible .stage.number")).to_have_text("3")  # all else is missing there
+    page.locator("#show").select_option(label="text")
     expect(page.locator(".card:visible .note")).to_have_text("missing")
+    page.locator("#show").select_option(label="image")
     assert "label 1" in page.locator(".card:visible .words").nth(1).inner_text()
     page.keyboard.press("o")
     expect(page.locator("svg.overlay")).to_have_count(0)

@@ -24,7 +24,7 @@ from fastloader.formats.extents import ExtentDataset
 from fastloader.formats.fld import explain
 from fastloader.formats.fld.layout import NO_FIELD, Kind
 from fastloader.formats.records import Records
-from fastloader.glance import ColumnView, described
+from fastloader.glance import ColumnView, described, extent_of
 from fastloader.reader import DatasetReader
 from fastloader.tokens import TokenStream
 from fastloader.viewer.columns import Column, Numbers, RecordNumbers, TableNumbers
@@ -112,7 +112,8 @@ class ReaderSamples(Samples):
         self.tokenizer = tokenizer
         dataset = reader.dataset
         self.path = str(dataset.path)
-        self.format = getattr(reader, "format", "fld")
+        archive = getattr(dataset, "is_archive", False)
+        self.format = "archive" if archive else getattr(reader, "format", "fld")
         self.classes = getattr(reader, "classes", None)
         self.has_keys = reader.has_keys
         self._views = [ColumnView(dataset, number) for number in range(len(dataset.names))]
@@ -194,17 +195,18 @@ class ReaderSamples(Samples):
                 yield start + begin, ends - first, text.row(first, last - first) if last > first else b""
 
     def texts(self, number: int, rows: NDArray[np.int64]) -> list[Any]:
-        """In one call; where that fails, one by one."""
+        """In one call; where that fails, or gives more than a value each, one by one."""
         name = self.shown[number].name
         try:
             found = self.reader.read_batch(rows, [name])[name]
         except (FastLoaderError, OSError):
-            return [_tried(lambda row=row: self.reader.read_sample(row, [name])[name]) for row in rows.tolist()]  # type: ignore[misc]
+            found = None
         if isinstance(found, np.ma.MaskedArray):
-            return [
-                None if gone.all() else value for value, gone in zip(found.data, np.ma.getmaskarray(found), strict=True)
-            ]
-        return list(found)
+            gone = np.ma.getmaskarray(found)
+            return [None if lost.all() else value for value, lost in zip(found.data, gone, strict=True)]
+        if isinstance(found, list | np.ndarray):
+            return list(found)
+        return [_tried(lambda row=row: self.reader.read_sample(row, [name])[name]) for row in rows.tolist()]  # type: ignore[misc]
 
     @cached_property
     def identity(self) -> str:
@@ -218,12 +220,12 @@ class ReaderSamples(Samples):
         shard, row = dataset.where(index)
         file = dataset.file(shard)
         told: dict[str, Any] = {"file": str(file.path), "row": row}
-        payloads = file.payloads(number)
-        if payloads is None or file.is_missing(number, row):
+        extent = None if file.is_missing(number, row) else extent_of(file, number, row)
+        if extent is None:
             return told
-        offset, stored, size, crc, codec = payloads.extent(row)
-        told |= {"offset": offset, "stored": stored, "bytes": size, "codec": codec}
-        return told | ({"crc32c": f"{crc:#010x}"} if crc and self.format == "fld" else {})
+        told |= {"offset": extent.offset, "stored": extent.stored, "bytes": extent.size}
+        crc = extent.crc
+        return told | ({"crc32c": f"{crc:#010x}"} if crc and self.format in ("fld", "archive") else {})
 
 
 def _shown(number: int, view: ColumnView, stream: TokenStreamField | None) -> Shown:

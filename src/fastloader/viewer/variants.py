@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastloader.errors import FormatError
+from fastloader.fields import SpectrogramField
 from fastloader.loader import DataLoader
+from fastloader.ops import MelSpectrogram, Views
 from fastloader.reader import DatasetReader
 from fastloader.viewer.pictures import as_shown, encoded
 from fastloader.viewer.plots import plot_of
@@ -79,7 +81,16 @@ class Variants:
 
     def plot(self, index: int, epoch: int, name: str) -> dict[str, Any]:
         """A field that is an array."""
-        return plot_of(np.asarray(self.get(index, epoch)[name]))
+        return plot_of(np.asarray(self.get(index, epoch)[name]), turned=self._is_spectrogram(name))
+
+    def _is_spectrogram(self, name: str) -> bool:
+        """Whether time goes down in the array, which is drawn across."""
+        made = any(isinstance(op, MelSpectrogram) for op in _ops(self._pipelines.get(name, ())))
+        return made or isinstance(self._reader.fields.get(name), SpectrogramField)
+
+
+def _ops(pipeline: Any) -> Sequence[Any]:
+    return () if isinstance(pipeline, Views) else pipeline
 
 
 def _own(value: Any) -> Any:
@@ -97,7 +108,7 @@ def _tell(value: Any) -> Told:
         if value.ndim == 2 and value.shape[1] == 4 and value.dtype.kind == "f" and len(value) <= 500:
             return told | {"kind": "boxes", "boxes": plain(value.tolist())}
         if value.size <= 16:
-            return told | {"kind": "text", "text": str(plain(value.tolist()))}
+            return told | {"kind": "text", "text": np.array2string(value, precision=4, separator=", ")}
         return told | {"kind": "array"}
     return {"kind": "text", "text": str(plain(value))[:2000]}
 

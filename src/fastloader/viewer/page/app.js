@@ -1,6 +1,6 @@
 // The page: what the address says is shown, and what is done changes the address.
 
-import { ask, setIdentity } from "./api.js";
+import { ask, fileUrl, setIdentity } from "./api.js";
 import { bestField } from "./card.js";
 import { samplePage } from "./detail.js";
 import { $, count, el, plain, toast } from "./dom.js";
@@ -17,6 +17,7 @@ let filter = null;
 let opened = null;
 let searching = null;
 let shownChoice = null;
+let playing = null;
 
 const view = {
   size: Number(stored("size")) || 190, width: 190, height: 148, crop: true, over: true, hero: null, fields: [], classes: null,
@@ -61,6 +62,7 @@ async function start() {
   $("home").title = plain(dataset.path);
   view.fields = dataset.fields;
   view.classes = dataset.classes;
+  view.archive = dataset.format === "archive";
   $("search").placeholder = dataset.keys ? "key, pattern* or #number" : "#number";
   $("show").append(...dataset.fields.filter((field) => field.name !== "__key__").map((field) => el("option", { value: field.number, text: plain(field.name) })));
   $("size").value = view.size;
@@ -74,8 +76,9 @@ async function start() {
 async function apply(first = false) {
   state = read();
   const hero = dataset.fields.find((field) => String(field.number) === state.show) ?? bestField(dataset.fields);
-  const looks = hero !== view.hero || (state.crop === "1") !== view.crop || (state.over === "1") !== view.over;
+  const looks = hero !== view.hero || (state.show === "") !== view.auto || (state.crop === "1") !== view.crop || (state.over === "1") !== view.over;
   view.hero = hero;
+  view.auto = state.show === "";
   view.crop = state.crop === "1";
   view.over = state.over === "1";
   $("show").value = hero?.number ?? "";
@@ -113,6 +116,7 @@ function closePage() {
 
 async function openPage() {
   const now = state;
+  if (playing) listenTo(null);
   let made;
   if (state.page === "histograms") made = histogramsPage(dataset, state, (conditions) => addFilters(conditions, true));
   else {
@@ -302,7 +306,12 @@ function listen() {
   $("rows").addEventListener("click", (event) => {
     const root = event.target.closest(".card");
     const card = [...grid.cards.values()].find((one) => one.root === root);
-    if (card) grid.select(card.position);
+    if (!card) return;
+    grid.select(card.position);
+    if (event.target.closest(".badge.play")) {
+      event.preventDefault();
+      listenTo(card);
+    }
   });
   document.addEventListener("keydown", keys);
 }
@@ -324,7 +333,7 @@ const IN_GRID = {
   PageUp: () => grid.pages(-1), PageDown: () => grid.pages(1),
   Home: () => grid.select(0), End: () => grid.select(grid.total - 1),
   Enter: () => openSelected(), "+": () => resize(view.size + 30), "-": () => resize(view.size - 30),
-  " ": () => openSelected(),
+  " ": () => (grid.current()?.stage.classList.contains("sound") ? listenTo(grid.current()) : openSelected()),
   Escape: () => !isAll(state) && push({ key: "", where: [], at: 0 }),
 };
 const IN_SAMPLE = {
@@ -332,6 +341,22 @@ const IN_SAMPLE = {
   Escape: () => push({ page: "grid" }), v: () => opened?.check?.(), " ": () => opened?.play?.(),
 };
 const IN_HISTOGRAMS = { Escape: () => push({ page: "grid" }) };
+
+// The sound of a card, begun or stopped.
+function listenTo(card) {
+  const index = card?.data?.index;
+  const same = playing?.index === index;
+  playing?.audio.pause();
+  playing?.badge?.classList.remove("on");
+  playing = null;
+  if (same || index === undefined) return;
+  const badge = card.stage.querySelector(".badge");
+  const audio = new Audio(fileUrl(index, view.hero.number));
+  playing = { index, audio, badge };
+  badge?.classList.add("on");
+  audio.addEventListener("ended", () => playing?.audio === audio && listenTo(card));
+  audio.play().catch(() => playing?.audio === audio && (listenTo(card), toast("This browser does not play it.")));
+}
 
 function openSelected() {
   const data = grid.current()?.data;

@@ -2,7 +2,7 @@
 
 import { peaks, pictureUrl, plot, stripUrl } from "./api.js";
 import { drawPeaks, drawPlot, overlay } from "./draw.js";
-import { count, duration, el, plain, short } from "./dom.js";
+import { bytes, count, duration, el, plain, short } from "./dom.js";
 
 const PICTURES = new Set(["image", "mask", "video", "frames", "flow"]);
 const PLOTS = new Set(["array", "spectrogram"]);
@@ -58,8 +58,7 @@ export class Card {
     this.name.textContent = data.key === null ? `#${count(data.index)}` : plain(data.key);
     this.name.title = data.key === null ? "" : `#${count(data.index)} ${plain(data.key)}`;
     this.words.textContent = words(data, view);
-    const hero = view.hero;
-    const value = hero === null ? { kind: "missing" } : data.fields[hero.number] ?? { kind: "missing" };
+    const { hero, value } = chosen(data, view);
     this.stage.className = `stage ${value.kind}`;
     this.stage.replaceChildren(...this.parts(data.index, hero, value, view));
   }
@@ -133,7 +132,7 @@ export class Card {
     const canvas = el("canvas");
     const buckets = Math.max(32, Math.min(160, Math.round((this.stage.clientWidth || 180) / 3)));
     this.draw(peaks(index, hero.number, buckets, this.abort.signal), (found) => drawPeaks(canvas, found));
-    return [canvas, el("span", { class: "badge", text: `♪ ${duration(value.seconds ?? 0)}` })];
+    return [canvas, el("span", { class: "badge play", title: "Play (Space)", text: `♪ ${duration(value.seconds ?? 0)}` })];
   }
 
   draw(asked, paint) {
@@ -143,6 +142,16 @@ export class Card {
       (error) => signal.aborted || this.stage.replaceChildren(el("div", { class: "note bad", text: error.message })),
     );
   }
+}
+
+// What stands for a sample: where the field is missing and nobody asked for it, another one.
+function chosen(data, view) {
+  const missing = { kind: "missing" };
+  const value = view.hero === null ? missing : data.fields[view.hero.number] ?? missing;
+  if (value.kind !== "missing" || !view.auto) return { hero: view.hero, value };
+  const there = view.fields.filter((field) => (data.fields[field.number] ?? missing).kind !== "missing");
+  const hero = bestField(there) ?? view.hero;
+  return { hero, value: hero === null ? missing : data.fields[hero.number] ?? missing };
 }
 
 // Boxes, points and masks over a picture.
@@ -178,6 +187,7 @@ function words(data, view) {
   for (const field of view.fields) {
     const value = data.fields[field.number];
     if (!value || field === view.hero || field.name === "__key__") continue;
+    if (view.archive && (field.name === "mode" || field.name === "mtime")) continue;
     if (value.kind === "number" && numbers.length < 2) numbers.push(`${plain(field.name)} ${className(field, value, view)}`);
     if (!TOLD.has(value.kind) || !value.text || value.text === data.key || texts.length) continue;
     texts.push(plain(value.kind === "json" ? value.text.replace(/[[\]{}"]/g, "") : value.text).slice(0, 90));
@@ -185,7 +195,11 @@ function words(data, view) {
   return [...numbers, ...texts].join(" · ");
 }
 
+// A number as people read it: with the name of its class, and what file systems mean by theirs.
 export function className(field, value, view, text = Number.isInteger(value.value) ? value.text : short(value.value ?? value.text)) {
+  if (view.archive && field.name === "size") return bytes(value.value);
+  if (view.archive && field.name === "mode") return (value.value & 0o7777).toString(8).padStart(4, "0");
+  if (view.archive && field.name === "mtime") return new Date(Number(BigInt(value.text) / 1000000n)).toISOString();
   const name = field.name === "label" ? view.classes?.[value.value] : undefined;
   return name === undefined ? text : `${text} (${plain(name)})`;
 }

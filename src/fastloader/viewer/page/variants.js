@@ -42,7 +42,7 @@ function shown(page, name, value, epoch, boxes) {
   const index = page.told.index;
   if (value.kind === "picture") {
     const image = el("img", { alt: "", src: variantUrl(index, epoch, name) });
-    const box = el("div", { class: "framed" }, image);
+    const box = el("div", { class: value.count > 1 ? "strip" : "framed" }, image);
     if (value.count === 1 && boxes.length && page.view.over) {
       image.addEventListener("load", () => box.append(overlay(image.naturalWidth, image.naturalHeight, boxes, false)));
     }
