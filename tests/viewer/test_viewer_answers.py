@@ -14,6 +14,7 @@ import PIL.Image
 import pytest
 import soundfile
 from stores.http_server import web_server
+from tokenizing import byte_pair
 from viewed import RATE, Served, where
 from viewed import sample as made
 
@@ -305,6 +306,36 @@ def test_tars_folders_and_lines_are_shown_too(tmp_path: Path) -> None:
     with Served(tmp_path / "x.jsonl") as served:
         assert told(served, 4)["t"]["text"] == "line 4"
         assert served.found(where=[where("1.value", ">=", 3), where("0.value", "contains", "5")]) == [5]
+
+
+def test_files_of_all_codecs_come_with_their_type(tmp_path: Path, sounds: dict[str, Path]) -> None:
+    types = {"wav": "audio/wav", "flac": "audio/flac", "vorbis": "audio/ogg", "opus": "audio/ogg", "mp3": "audio/mpeg"}
+    with fl.DatasetWriter(tmp_path / "x.fld", {"sound": fl.AudioCompressedField()}) as writer:
+        paths = [path for path in sounds.values() if path.suffix != ".aiff"]
+        for path in paths:
+            writer.write_sample({"sound": path})
+    seen = set()
+    with Served(tmp_path / "x.fld") as served:
+        for index, path in enumerate(paths):
+            codec = told(served, index)["sound"]["codec"]
+            answer = served.get(f"/api/file/{index}/0")
+            assert (answer.headers["content-type"], answer.body) == (types[codec], path.read_bytes())
+            assert len(served.ask(f"peaks/{index}/0", count=20)["low"]) == 20
+            seen.add(codec)
+    assert seen == set(types)
+
+
+def test_a_tokenizer_that_is_not_stored_can_be_named(tmp_path: Path) -> None:
+    tokenizer = byte_pair()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    text = "two dogs in the park"
+    with fl.DatasetWriter(tmp_path / "x.fld", {"tokens": fl.TokenizedTextField(tokenizer)}) as writer:
+        writer.write_sample({"tokens": text})
+    with Served(tmp_path / "x.fld") as served:
+        value = told(served, 0)["tokens"]
+        assert ("pieces" in value, value["note"]) == (False, "the tokenizer is not stored; --tokenizer names it")
+    with Served(tmp_path / "x.fld", tokenizer=str(tmp_path / "tokenizer.json")) as served:
+        assert told(served, 0)["tokens"]["text"] == text
 
 
 def test_a_dataset_in_a_store_is_shown(every_path: Path) -> None:

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from click.testing import CliRunner
 from viewed import Served, write_numbers
 
 from fastloader.cli import main
+from fastloader.viewer import running
 from fastloader.viewer.guard import COOKIE, is_loopback
 from fastloader.viewer.running import PORT, listen
 
@@ -136,8 +138,6 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
             r"(.+): 10 samples, shown at http://127\.0\.0\.1:(\d+)/\?token=(\S+) \(Ctrl-C ends it\)\n", said
         )
         assert match, said
-        from http.client import HTTPConnection
-
         connection = HTTPConnection("127.0.0.1", int(match[2]), timeout=30)
         connection.request("GET", "/api/dataset", headers={"cookie": f"{COOKIE}={match[3]}"})
         assert json.loads(connection.getresponse().read())["total"] == 10
@@ -148,7 +148,56 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
         process.kill()
         process.wait()
     assert (out, err) == ("", "")
-    assert process.returncode in (0, 130)
+    assert process.returncode == 0
+
+
+def test_nothing_that_is_still_at_work_is_waited_for(tmp_path: Path) -> None:
+    slow = "server.check_sample = lambda *_: threading.Event().wait()"
+    (tmp_path / "slow.py").write_text(f"import threading\nfrom fastloader.viewer import server\n{slow}")
+    path = write_numbers(tmp_path / "x.fld", 10)
+    line = [sys.executable, "-m", "fastloader", "--import", str(tmp_path / "slow.py")]
+    line += ["view", str(path), "--no-browser", "--port", "0"]
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1)
+    try:
+        assert process.stdout is not None
+        port = re.search(r":(\d+)/", process.stdout.readline())
+        assert port
+        connection = HTTPConnection("127.0.0.1", int(port[1]), timeout=30)
+        connection.request("GET", "/api/check/1")
+        other = HTTPConnection("127.0.0.1", int(port[1]), timeout=30)
+        other.request("GET", "/api/dataset")  # by now the other one is at work, or about to be
+        assert other.getresponse().status == 200
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(30) == 0
+        connection.close()
+        other.close()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_any_other_address_has_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[tuple[str, str | None]] = []
+    opened: list[str] = []
+    monkeypatch.setattr(running, "listen", lambda host, port: listen("127.0.0.1", 0))
+    monkeypatch.setattr(
+        running, "serve", lambda viewer, socket, host, token: (served.append((host, token)), socket.close())
+    )
+    monkeypatch.setattr(running, "leave", lambda: None)
+    monkeypatch.setattr(running, "can_show", lambda: True)
+    monkeypatch.setattr(running, "show", opened.append)
+    path = str(write_numbers(tmp_path / "x.fld", 10))
+    for options in ([], ["--host", "0.0.0.0"], ["--host", "192.0.2.7"], ["--token"], ["--host", "::1", "--no-browser"]):
+        result = CliRunner().invoke(main, ["view", path, *options])
+        assert result.exit_code == 0
+        token = served[-1][1]
+        assert (f"?token={token}" in result.stdout) == (token is not None)
+    tokens = [token for _, token in served]
+    assert [token is not None for token in tokens] == [False, True, True, True, False]
+    assert len({token for token in tokens if token}) == 3
+    assert all(len(token) >= 32 for token in tokens if token)
+    assert len(opened) == 4
+    assert opened[2].startswith("http://192.0.2.7:")
 
 
 def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:

@@ -15,8 +15,10 @@ from urllib.parse import quote, urlparse
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from videos import video
 from viewed import EVIL, Served, write_numbers
 
+import fastloader as fl
 from fastloader import ops
 
 TEN_MILLION = 10_000_000
@@ -108,7 +110,7 @@ def test_the_grid_shows_samples_with_pictures_and_boxes(page: Page, every: Serve
     page.locator("#show").select_option(label="text")
     expect(page.locator(".card:visible .note")).to_have_text("missing")
     page.locator("#show").select_option(label="image")
-    assert "label 1" in page.locator(".card:visible .words").nth(1).inner_text()
+    expect(page.locator(".card:visible .words").nth(1)).to_contain_text("label 1")
     page.keyboard.press("o")
     expect(page.locator("svg.overlay")).to_have_count(0)
 
@@ -179,10 +181,10 @@ def test_a_sample_is_shown_with_all_it_holds(page: Page, every: Served) -> None:
         assert media is not None
         assert media.evaluate("media => media.duration") == pytest.approx(seconds, abs=0.05)
         assert media.evaluate("media => media.error") is None
-    video = panel("video").locator("video").element_handle()
-    assert video is not None
-    assert video.evaluate("async video => { video.muted = true; await video.play(); return video.videoWidth }") == 80
-    page.wait_for_function("video => video.currentTime > 0.1", arg=video)
+    film = panel("video").locator("video").element_handle()
+    assert film is not None
+    assert film.evaluate("async video => { video.muted = true; await video.play(); return video.videoWidth }") == 80
+    page.wait_for_function("video => video.currentTime > 0.1", arg=film)
     page.wait_for_function("() => document.querySelector('[data-field=clip] canvas').dataset.loaded === '1'")
     page.wait_for_function(PAINTED, arg="[data-field=clip] canvas, canvas.wave, canvas.plot")
     before = panel("clip").locator(".player .quiet").inner_text()
@@ -211,6 +213,22 @@ def test_a_sample_is_shown_with_all_it_holds(page: Page, every: Served) -> None:
     page.keyboard.press("v")
     expect(page.locator("#state")).to_have_text("intact: all bytes match their checksums")
     expect(panel("image").locator("h3 .state")).to_have_text("✓ intact")
+
+
+def test_sounds_and_videos_of_all_kinds_are_played(page: Page, tmp_path: Path, sounds: dict[str, Path]) -> None:
+    files = [sounds[f"speech.{ending}"] for ending in ("wav", "flac", "ogg", "opus", "mp3")]
+    with fl.DatasetWriter(
+        tmp_path / "x.fld", {"sound": fl.AudioCompressedField(), "video": fl.VideoCompressedField()}
+    ) as writer:
+        for file in files:
+            writer.write_sample({"sound": file, "video": video("vp9.webm") if file == files[0] else None})
+    with Served(tmp_path / "x.fld") as served:
+        for index in range(len(files)):
+            page.goto(f"{served.url}#/sample/{index}")
+            expect(page.locator(".sample h2")).to_have_text(f"#{index}")
+            for media in page.locator("audio, video").element_handles():
+                page.wait_for_function("media => media.readyState >= 1 || media.error", arg=media)
+                assert media.evaluate("media => media.duration") > 1, files[index]
 
 
 def test_damage_is_shown_and_nothing_else_is_lost(page: Page, every_path: Path, tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def command(
     if not no_browser and running.can_show():
         running.show(url)
     running.serve(viewer, listening, host, token)
+    running.leave()
 
 
 def _running() -> ModuleType:

@@ -71,6 +71,14 @@ def serve(viewer: Viewer, listening: socket.socket, host: str, token: str | None
         listening.close()
 
 
+def leave() -> None:
+    """End the program where threads still decode what nobody waits for any more; else they would be waited for."""
+    if any(not thread.daemon and thread is not threading.main_thread() for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
 def can_show() -> bool:
     """Whether there is a screen on which a browser would appear, rather than one that takes over the terminal."""
     return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))

@@ -108,7 +108,10 @@ def _tell(value: Any) -> Told:
         if value.ndim == 2 and value.shape[1] == 4 and value.dtype.kind == "f" and len(value) <= 500:
             return told | {"kind": "boxes", "boxes": plain(value.tolist())}
         if value.size <= 16:
-            return told | {"kind": "text", "text": np.array2string(value, precision=4, separator=", ")}
+            return told | {
+                "kind": "text",
+                "text": np.array2string(value, separator=", ", formatter={"float_kind": lambda one: f"{one:.4g}"}),
+            }
         return told | {"kind": "array"}
     return {"kind": "text", "text": str(plain(value))[:2000]}
 

@@ -90,9 +90,11 @@ async function apply(first = false) {
   const changed = wanted !== shownChoice;
   if (changed) {
     shownChoice = wanted;
-    await search(first);
-  } else if (looks) grid.show(state, grid.total, true);
-  else grid.state = state;
+    const searched = search(first);
+    if (state.page === "sample") searched.then(() => again(wanted));
+    else await searched;
+  } else grid.state = state;
+  if (looks && !changed) grid.relook();
   if (first && state.at) grid.goTo(state.at);
   document.body.dataset.page = state.page;
   if (state.page === "grid") closePage();
@@ -142,6 +144,12 @@ async function openPage() {
   made.lay?.();
   $("page").scrollTop = 0;
   $("page").focus({ preventScroll: true });
+}
+
+// A sample whose neighbours were still being looked for when it was opened.
+function again(wanted) {
+  const told = opened?.told;
+  if (state.page === "sample" && wanted === shownChoice && told?.index === state.sample && told.found !== grid.total) openPage();
 }
 
 // The neighbours' pictures, before they are asked for.

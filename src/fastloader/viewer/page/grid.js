@@ -273,6 +273,14 @@ export class Grid {
     return this.cards.get(this.selected);
   }
 
+  // The same samples, shown otherwise; what is here is only drawn anew.
+  relook() {
+    const number = this.view.hero?.number;
+    const known = [...this.chunks.values()].every((cards) => !cards.length || number in cards[0].fields);
+    if (known) this.redraw();
+    else this.show(this.state, this.total, true);
+  }
+
   redraw() {
     for (const card of this.cards.values()) if (card.data) card.fill(card.data, this.view);
   }
