@@ -30,7 +30,6 @@ PAGES = [
     "how-to/text.md",
     "how-to/variable-length.md",
     "how-to/video.md",
-    "how-to/view.md",
     "reference/dataset.md",
     "reference/formats.md",
     "tutorials/first-dataset.md",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import fastloader as fl
 from fastloader import ops
 from fastloader.errors import FormatError, KeyNotFoundError
 from fastloader.pipeline import PipelineError
+from fastloader.pipeline.files import load_pipelines
 
 PIPELINES: dict[str, Any] = {
     "image": [ops.RandomResizedCrop(48), ops.HorizontalFlip(), ops.Cast("float32"), ops.Layout("CHW")],
@@ -73,6 +75,14 @@ def test_variants_are_told_and_drawn(varied: Served) -> None:
     assert varied.get("/api/variant-picture/5/2?name=nothing").status == 404
     assert varied.get("/api/variant-picture/5/2?name=label").status == 422
     assert varied.get("/api/variants/99").status == 400
+
+
+def test_the_file_that_the_how_to_shows_is_one(every_path: Path, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/view.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "shown_in_the_how_to.py").write_text(code)
+    with Served(every_path, pipelines=load_pipelines(tmp_path / "shown_in_the_how_to.py")) as served:
+        assert served.ask("variants/0", epochs=1)[0]["image"]["shape"] == [224, 224, 3]
 
 
 def test_pipelines_that_do_not_fit_are_told_before_anything_is_served(every_path: Path, tmp_path: Path) -> None:
