@@ -17,7 +17,7 @@ import fastloader as fl
 from fastloader.formats.fld import Chunk, Column, FieldSpec, FldBuilder
 from fastloader.viewer import open_samples
 from fastloader.viewer.running import address, listen, server_of
-from fastloader.viewer.server import Viewer
+from fastloader.viewer.showing import Viewer
 
 SIDE = 64
 RATE = 8000

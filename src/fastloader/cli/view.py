@@ -47,7 +47,7 @@ def command(
     from fastloader.pipeline.files import load_pipelines
     from fastloader.viewer import open_samples
     from fastloader.viewer.guard import is_loopback
-    from fastloader.viewer.server import Viewer
+    from fastloader.viewer.showing import Viewer
 
     pipelines = None if pipeline is None else load_pipelines(pipeline)
     with usage_errors(), not_there():

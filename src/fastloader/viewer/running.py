@@ -13,7 +13,8 @@ import uvicorn
 
 from fastloader.errors import StoreError
 from fastloader.viewer.guard import Guard
-from fastloader.viewer.server import Viewer, make_app
+from fastloader.viewer.server import make_app
+from fastloader.viewer.showing import Viewer
 
 PORT = 8417
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.errors import FormatError
+from fastloader.errors import FormatError, KeyNotFoundError
 from fastloader.fields import SpectrogramField
 from fastloader.loader import DataLoader
 from fastloader.ops import MelSpectrogram, Views
@@ -72,16 +72,22 @@ class Variants:
             for epoch in range(max(1, min(epochs, MOST)))
         ]
 
+    def _value(self, index: int, epoch: int, name: str) -> Any:
+        made = self.get(index, epoch)
+        if name not in made:
+            raise KeyNotFoundError(f"the pipelines make no {name!r}")
+        return made[name]
+
     def picture(self, index: int, epoch: int, name: str) -> bytes:
         """A field that is a picture, or several side by side, encoded."""
-        made = _pictures(self.get(index, epoch)[name])
+        made = _pictures(self._value(index, epoch, name))
         if made is None:
             raise FormatError("is no picture", sample=index, field=name)
         return encoded(made)
 
     def plot(self, index: int, epoch: int, name: str) -> dict[str, Any]:
         """A field that is an array."""
-        return plot_of(np.asarray(self.get(index, epoch)[name]), turned=self._is_spectrogram(name))
+        return plot_of(np.asarray(self._value(index, epoch, name)), turned=self._is_spectrogram(name))
 
     def _is_spectrogram(self, name: str) -> bool:
         """Whether time goes down in the array, which is drawn across."""
