@@ -22,6 +22,7 @@ let playing = null;
 const view = {
   size: Number(stored("size")) || 190, width: 190, height: 148, crop: true, over: true, hero: null, fields: [], classes: null,
   link: (index) => format({ ...state, page: "sample", sample: index }),
+  open: (index) => push({ page: "sample", sample: index }),
   failed: (error) => toast(error.message),
   moved: (at) => {
     if (state.page === "grid" && at !== state.at) replace({ at });
@@ -316,6 +317,7 @@ function listen() {
     const card = [...grid.cards.values()].find((one) => one.root === root);
     if (!card) return;
     grid.select(card.position);
+    if (!card.data) grid.opening = card.position;
     if (event.target.closest(".badge.play")) {
       event.preventDefault();
       listenTo(card);
@@ -368,7 +370,8 @@ function listenTo(card) {
 
 function openSelected() {
   const data = grid.current()?.data;
-  if (data) push({ page: "sample", sample: data.index });
+  if (data) view.open(data.index);
+  else grid.opening = grid.selected;
 }
 
 function step(way) {

@@ -29,6 +29,7 @@ export class Grid {
     this.chunks = new Map();
     this.waiting = new Map();
     this.state = null;
+    this.opening = NaN; // where a sample is to be opened as soon as it is known
     root.addEventListener("scroll", () => this.scrolled(), { passive: true });
     new ResizeObserver(() => this.layout()).observe(root);
   }
@@ -224,6 +225,11 @@ export class Grid {
       this.chunks.set(chunk, told.cards);
       while (this.chunks.size > KEPT_CHUNKS) this.chunks.delete(this.chunks.keys().next().value);
       told.cards.forEach((data, i) => this.cards.get(start + i)?.fill(data, this.view));
+      const awaited = told.cards[this.opening - start];
+      if (awaited) {
+        this.opening = NaN;
+        this.view.open(awaited.index);
+      }
     } catch (error) {
       if (abort.signal.aborted) return;
       this.view.failed(error);
@@ -243,6 +249,7 @@ export class Grid {
 
   select(position) {
     if (!this.total) return;
+    this.opening = NaN;
     this.selected = Math.max(0, Math.min(position, this.total - 1));
     this.reveal(this.selected);
     this.mark();
