@@ -281,7 +281,16 @@ class RecordSamples(Samples):
         """Read at once: nothing tells of a record but the record."""
         name = self.shown[number].name
         value = self._value(index, name)
-        return None if value is None else Item(index, name, "value", None, lambda: value)
+        return _record_item(index, name, value)
+
+    def items(self, indices: Sequence[int], number: int) -> list[Item | Exception | None]:
+        """Several records in one call."""
+        name = self.shown[number].name
+        found = self.texts(number, np.array(indices, np.int64))
+        return [
+            value if isinstance(value, Exception) else _record_item(index, name, value)
+            for index, value in zip(indices, found, strict=True)
+        ]
 
     def key(self, index: int) -> str | None:
         """The field that is one."""
@@ -322,6 +331,10 @@ class RecordSamples(Samples):
         """The file."""
         shard = int(np.searchsorted(self.records.starts, index, "right")) - 1
         return {"file": self.records.paths[shard], "row": index - int(self.records.starts[shard])}
+
+
+def _record_item(index: int, name: str, value: Any) -> Item | None:
+    return None if value is None else Item(index, name, "value", None, lambda: value)
 
 
 def _type(value: Any) -> str:

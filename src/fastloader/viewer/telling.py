@@ -133,7 +133,10 @@ def _shape(item: Item) -> tuple[int, int, int]:
 def _sound(item: Item) -> Told:
     if "sample_rate" in item.facts:
         return {}
-    value = item.value
+    try:
+        value = item.value
+    except ImportError:  # what would tell more is not installed; browsers play it all the same
+        return {}
     if not isinstance(value, EncodedAudio):
         return {}
     return {

@@ -30,7 +30,7 @@ export class Card {
     this.stage = el("div", { class: "stage" });
     this.name = el("span", { class: "name" });
     this.words = el("span", { class: "words" });
-    this.root = el("a", { class: "card", role: "gridcell", id: `card-${number}`, draggable: false, tabIndex: -1 },
+    this.root = el("a", { class: "card", role: "option", id: `card-${number}`, draggable: false, tabIndex: -1 },
       this.stage, el("div", { class: "caption" }, this.name, this.words));
     this.position = -1;
     this.abort = null;
@@ -132,7 +132,7 @@ export class Card {
     const canvas = el("canvas");
     const buckets = Math.max(32, Math.min(160, Math.round((this.stage.clientWidth || 180) / 3)));
     this.draw(peaks(index, hero.number, buckets, this.abort.signal), (found) => drawPeaks(canvas, found));
-    return [canvas, el("span", { class: "badge play", title: "Play (Space)", text: `♪ ${duration(value.seconds ?? 0)}` })];
+    return [canvas, el("span", { class: "badge play", title: "Play (Space)", text: value.seconds === undefined ? "♪" : `♪ ${duration(value.seconds)}` })];
   }
 
   draw(asked, paint) {

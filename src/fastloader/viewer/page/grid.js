@@ -151,7 +151,6 @@ export class Grid {
       if (!this.cards.has(position)) this.cards.set(position, this.take(position));
     }
     this.rows.style.transform = `translateY(${base * this.row - this.top}px)`;
-    this.root.setAttribute("aria-rowcount", Math.ceil(this.total / (this.columns || 1)));
     this.mark();
     this.wanted = [from, to];
     clearTimeout(this.fetching);
@@ -178,7 +177,9 @@ export class Grid {
     const x = GAP + (position % this.columns) * this.cell;
     const y = GAP + (row - this.base) * this.row;
     card.root.style.transform = `translate(${x}px, ${y}px)`;
-    card.root.setAttribute("aria-rowindex", row + 1);
+    card.root.dataset.row = row;
+    card.root.setAttribute("aria-posinset", position + 1);
+    card.root.setAttribute("aria-setsize", this.total);
   }
 
   recycle(card) {
@@ -240,9 +241,14 @@ export class Grid {
 
   mark() {
     const card = this.cards.get(this.selected);
-    for (const other of this.rows.querySelectorAll(".selected")) if (other !== card?.root) other.classList.remove("selected");
+    for (const other of this.rows.querySelectorAll(".selected")) {
+      if (other === card?.root) continue;
+      other.classList.remove("selected");
+      other.removeAttribute("aria-selected");
+    }
     if (card) {
       card.root.classList.add("selected");
+      card.root.setAttribute("aria-selected", "true");
       this.root.setAttribute("aria-activedescendant", card.root.id);
     }
   }
