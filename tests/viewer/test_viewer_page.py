@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -33,7 +34,7 @@ def browser() -> Iterator[Browser]:
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=options)
+        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=options)
         yield chromium
         chromium.close()
 

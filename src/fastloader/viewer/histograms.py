@@ -90,6 +90,8 @@ def _bins(values: NDArray[Any], low: float, high: float) -> dict[str, Any]:
     if high <= low:
         bar = {"text": f"{low:g}", "value": low, "count": len(values)}
         return {"form": "values", "bars": [bar], "others": 0, "different": 1}
+    if not math.isfinite(high - low) or high - low < 1e-300:  # beyond what can be counted with
+        return {"form": "bins", "bars": [{"low": low, "high": high, "count": len(values)}]}
     width = _round((high - low) / BARS)
     if values.dtype.kind in "iu":
         width = max(1.0, math.ceil(width))
