@@ -221,7 +221,11 @@ def test_bins_hold_all_numbers_and_filter_what_they_count(
         assert len(told["bars"]) <= 2 * histograms.BARS
         bar = max(told["bars"], key=lambda one: one["count"])
         inside = [value for value in values if bar["low"] <= value < bar["high"]]
-        edges = [value for value in values if any(np.isclose(value, edge, rtol=1e-9, atol=0) for edge in (bar["low"], bar["high"]))]
+        edges = [
+            value
+            for value in values
+            if any(np.isclose(value, edge, rtol=1e-9, atol=0) for edge in (bar["low"], bar["high"]))
+        ]
         assert abs(len(inside) - bar["count"]) <= len(edges)
 
 
