@@ -15,6 +15,7 @@ import pytest
 import soundfile
 from stores.http_server import web_server
 from tokenizing import byte_pair
+from videos import video
 from viewed import RATE, Served, where
 from viewed import sample as made
 
@@ -323,6 +324,42 @@ def test_files_of_all_codecs_come_with_their_type(tmp_path: Path, sounds: dict[s
             assert len(served.ask(f"peaks/{index}/0", count=20)["low"]) == 20
             seen.add(codec)
     assert seen == set(types)
+
+
+def test_bytes_that_are_files_are_shown_as_what_is_in_them(tmp_path: Path) -> None:
+    known = made(0)
+    files = []
+    for form in ("jpeg", "png", "webp", "gif"):
+        file = io.BytesIO()
+        PIL.Image.fromarray(known["image"]).save(file, form)
+        files.append(file.getvalue())
+    array = io.BytesIO()
+    np.save(array, known["array"])
+    sound = io.BytesIO()
+    soundfile.write(sound, known["sound"][0], RATE, format="flac")
+    files += [
+        array.getvalue(),
+        sound.getvalue(),
+        video("h264.mp4").read_bytes(),
+        b'{"a": 1}',
+        b"text",
+        b"\xff\xd8\xff no",
+    ]
+    with fl.DatasetWriter(tmp_path / "x.fld", {"file": fl.BytesField()}) as writer:
+        for data in files:
+            writer.write_sample({"file": data})
+    with Served(tmp_path / "x.fld") as served:
+        values = [told(served, index)["file"] for index in range(len(files))]
+        kinds = ["image", "image", "image", "animation", "array", "sound", "video", "json", "text", "error"]
+        assert [value["kind"] for value in values] == kinds
+        assert {(value["height"], value["width"]) for value in values[:3]} == {(64, 96)}
+        for index in range(3):
+            assert picture(served, index, "file", height=32, width=32, crop=1).size == (32, 32)
+        assert served.ask("plot/4/0")["form"] == "map"
+        assert len(served.ask("peaks/5/0", count=9)["low"]) == 9
+        assert "not enough values" not in values[-1]["text"]
+        for index, data in enumerate(files):
+            assert served.get(f"/api/file/{index}/0").body == data
 
 
 def test_a_tokenizer_that_is_not_stored_can_be_named(tmp_path: Path) -> None:

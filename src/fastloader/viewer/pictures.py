@@ -31,7 +31,7 @@ Size = tuple[int, int]
 
 def shape_of(item: Item) -> tuple[int, int, int, int]:
     """Height, width, channels and bits of an image."""
-    if isinstance(item.field, ImageFileField | MaskField) and item.row is not None:
+    if item.media is None and isinstance(item.field, ImageFileField | MaskField) and item.row is not None:
         height, width, channels, bits = (int(number) for number in item.row.tolist())
         return height, width, channels, bits
     if isinstance(item.field, RawImageField):
