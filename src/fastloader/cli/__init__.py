@@ -22,6 +22,7 @@ from fastloader.cli import (
     simulate,
     store,
     verify,
+    view,
 )
 from fastloader.cli.imports import import_module
 from fastloader.cli.program import Program
@@ -37,6 +38,7 @@ A DATASET is a .fld file or a folder of shards, or the URL of one in a store, li
 fastloader info train.fld             what is in it
 fastloader ls train.fld               its samples, a line each
 fastloader cat train.fld 0 image      one value, as it is stored
+fastloader view train.fld             a page in the browser that shows it
 fastloader verify train.fld           is everything intact?
 fastloader bench train.fld            how fast does it load, and what limits?
 fastloader doctor train.fld           what bounds loading on this machine, and what to change?
@@ -75,7 +77,7 @@ def main(modules: tuple[str, ...]) -> None:
         import_module(module)
 
 
-for module in (info, ls, cat, verify, bench, doctor, simulate, convert, index, store):
+for module in (info, ls, cat, view, verify, bench, doctor, simulate, convert, index, store):
     main.add_command(module.command)
 for several in (create, extract, browse, edit, mount, completion):
     for command in several.commands:
