@@ -165,7 +165,9 @@ def test_a_file_that_is_appended_to_becomes_a_folder(options, tmp_path):
     before = (tmp_path / "x.fld").read_bytes()
     reader = append(tmp_path / "x.fld", 5, 9, keys=options.get("keys", False))
     assert list(reader) == samples(0, 9)
-    assert sorted(os.listdir(tmp_path / "x.fld")) == ["manifest.json", "shard-00000.fld", "shard-00001.fld"]
+    assert sorted(os.listdir(tmp_path / "x.fld")) == [
+        "manifest.json", "shard-00000.fld", "shard-00001.fld", "snapshots",
+    ]  # fmt: skip
     assert (tmp_path / "x.fld" / "shard-00000.fld").read_bytes() == before
     assert os.listdir(tmp_path) == ["x.fld"]
     if options.get("keys"):
@@ -230,7 +232,7 @@ def test_a_file_system_that_refuses_is_a_clear_error(call, options, tmp_path, mo
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(target.os, call, refuse)
-    hint = {"link": "write a folder of shards instead", "rename": "nothing was added"}[call]
+    hint = {"link": "write a folder of shards instead", "rename": "nothing was changed"}[call]
     with pytest.raises(fl.StoreError, match=rf"x\.fld.*: Operation not permitted; .*{hint}") as caught:
         append(tmp_path / "x.fld", 4, 6)
     assert caught.value.errno == errno.EPERM

@@ -339,8 +339,29 @@ void bind_engine(nb::module_& m) {
                       const BoundPinning*>(),
              "columns"_a, "threads"_a, "slots"_a, "threads_a_batch"_a = 0, "io"_a = IoOptions{0, 0, 0, false},
              "pinning"_a.none() = nb::none())
-        .def("add_source", [](BoundEngine& e, nb::list columns,
-                              const std::tuple<std::string, std::uint64_t, std::uint64_t>& file, nb::object spans) {
+        .def("add_file", [](BoundEngine& e, const std::tuple<std::string, std::uint64_t, std::uint64_t>& file,
+                            nb::list payloads, nb::object spans) {
+            fl::FileName name{std::get<0>(file), std::get<1>(file), std::get<2>(file), {}, 0};
+            for (nb::handle one : payloads) {
+                const auto& found = nb::cast<const BoundPayloads&>(one).payloads;
+                if (!found.in_memory()) name.mapped = found.file(), name.end = found.data_end();
+            }
+            e.held.push_back(nb::borrow(payloads));
+            if (!spans.is_none()) {
+                Buffer buffer(spans);
+                const auto numbers = buffer.as<std::uint64_t>();
+                // One that is none, overlaps, or would be read beyond the payloads, is not gone by.
+                for (std::size_t i = 0; i + 1 < numbers.size(); i += 2) {
+                    const auto before = name.spans.empty() ? 0 : name.spans.back().second;
+                    if (before <= numbers[i] && numbers[i] < numbers[i + 1] && numbers[i + 1] <= name.end)
+                        name.spans.emplace_back(numbers[i], numbers[i + 1]);
+                }
+            }
+            return e.engine.add_file(std::move(name));
+        }, "file"_a, "payloads"_a, "spans"_a.none() = nb::none(),
+           nb::sig("def add_file(self, file: tuple[str, int, int], payloads: list[Payloads], "
+                   "spans: Buffer | None = None) -> int"))
+        .def("add_source", [](BoundEngine& e, nb::list columns) {
             std::vector<fl::ColumnSource> source;
             for (nb::handle one : columns) {
                 const auto tables = nb::cast<nb::tuple>(one);
@@ -348,6 +369,7 @@ void bind_engine(nb::module_& m) {
                 if (!tables[0].is_none()) column.metadata = &nb::cast<const BoundTable&>(tables[0]).table;
                 if (!tables[1].is_none()) column.validity = &nb::cast<const BoundTable&>(tables[1]).table;
                 if (!tables[2].is_none()) column.payloads = &nb::cast<const BoundPayloads&>(tables[2]).payloads;
+                if (!nb::try_cast(tables[3], column.file)) throw nb::value_error("a file is named by its number");
                 const auto& plan = e.engine.columns().at(source.size());
                 const bool tells = plan.kind == fl::ColumnPlan::Kind::image ||
                                    (plan.views && plan.views->first().first && plan.metadata_size == sizeof(fl::ImageShape));
@@ -359,24 +381,9 @@ void bind_engine(nb::module_& m) {
                 source.push_back(column);
             }
             e.held.push_back(nb::borrow(columns));
-            fl::FileName name{std::get<0>(file), std::get<1>(file), std::get<2>(file), {}, 0};
-            for (const auto& column : source)
-                if (column.payloads && !column.payloads->in_memory())
-                    name.mapped = column.payloads->file(), name.end = column.payloads->data_end();
-            if (!spans.is_none()) {
-                Buffer buffer(spans);
-                const auto numbers = buffer.as<std::uint64_t>();
-                // One that is none, overlaps, or would be read beyond the payloads, is not gone by.
-                for (std::size_t i = 0; i + 1 < numbers.size(); i += 2) {
-                    const auto before = name.spans.empty() ? 0 : name.spans.back().second;
-                    if (before <= numbers[i] && numbers[i] < numbers[i + 1] && numbers[i + 1] <= name.end)
-                        name.spans.emplace_back(numbers[i], numbers[i + 1]);
-                }
-            }
-            return e.engine.add_source(std::move(source), std::move(name));
-        }, "columns"_a, "file"_a = std::tuple<std::string, std::uint64_t, std::uint64_t>{}, "spans"_a.none() = nb::none(),
-           nb::sig("def add_source(self, columns: list[tuple[Table | None, Table | None, Payloads | None]], "
-                   "file: tuple[str, int, int] = ('', 0, 0), spans: Buffer | None = None) -> int"))
+            return e.engine.add_source(std::move(source));
+        }, "columns"_a,
+           nb::sig("def add_source(self, columns: list[tuple[Table | None, Table | None, Payloads | None, int]]) -> int"))
         .def("submit", [](BoundEngine& e, nb::object which, nb::object rows, bool fill, std::uint64_t epoch,
                           nb::object samples) {
             Buffer given(rows);

@@ -171,9 +171,18 @@ Usage Engine::usage() const {
 
 bool Engine::usable() const { return getpid() == process_; }
 
-std::size_t Engine::add_source(std::vector<ColumnSource> source, FileName file) {
+std::size_t Engine::add_file(FileName file) {
+    if (!reads_) return files_++;
+    const auto number = reads_->add_file(std::move(file));
+    files_ = number + 1;
+    return number;
+}
+
+std::size_t Engine::add_source(std::vector<ColumnSource> source) {
     if (source.size() != columns_.size()) throw Failure("format", "one source a column");
-    if (reads_) reads_->add_file(std::move(file));  // numbered as sources are
+    for (const auto& column : source)
+        if (column.payloads && !column.payloads->in_memory() && column.file >= files_)
+            throw Failure("index", "no such file");
     std::lock_guard lock(mutex_);
     auto grown = std::make_shared<SourceList>(*sources_);
     grown->push_back(std::move(source));
@@ -256,7 +265,7 @@ void Engine::read_ahead(const std::shared_ptr<Job>& job, Stopwatch& watch) {
         for (std::size_t i = 0; i < samples; ++i) {
             if (!extents[i].size || source(i)->in_memory() || !source(i)->inside(extents[i])) continue;
             bytes[column][i] = {extents[i].pointer, extents[i].size, ranges.size() + 1, nullptr, nullptr};
-            ranges.push_back({job->source(i), extents[i].pointer, extents[i].size});
+            ranges.push_back({(*job->sources)[job->source(i)][column].file, extents[i].pointer, extents[i].size});
         }
         times_[column].add(times_[column].lookup, watch.lap());
     }

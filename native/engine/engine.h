@@ -51,6 +51,7 @@ struct ColumnSource {
     const Table* metadata = nullptr;
     const Table* validity = nullptr;
     const Payloads* payloads = nullptr;
+    std::size_t file = 0;  // that its payloads are in: columns of one source may lie in several
 
     bool tells_shapes(const ColumnPlan& plan) const;
 };
@@ -114,8 +115,10 @@ public:
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
 
-    // A file whose rows batches may name from now on, one ColumnSource a column; returns its number.
-    std::size_t add_source(std::vector<ColumnSource> source, FileName file = {});
+    // A file that payloads are in; returns its number. Where everything comes from the mapping, nobody asks for it.
+    std::size_t add_file(FileName file);
+    // Rows that batches may name from now on, one ColumnSource a column; returns its number.
+    std::size_t add_source(std::vector<ColumnSource> source);
 
     // `which` gives the source of each row; empty means source 0. Without `fill` only its bytes are brought near.
     // Programs draw by `epoch` and the samples' own numbers; without `samples` these are the rows.
@@ -220,6 +223,7 @@ private:
     bool helping_ = false;
     std::thread::id helper_;
     std::unique_ptr<Stopwatch> helpers_watch_;
+    std::atomic<std::size_t> files_{0};
     std::unique_ptr<ReadAhead> reads_;  // null where everything comes from the mapping
 };
 

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from fastloader.archive import Archive, ArchiveWriter, DecodedView
     from fastloader.dataset import Dataset, DatasetIterator, IterDataset, MapDataset
     from fastloader.dataset import open_dataset as open
+    from fastloader.editing import DatasetEditor, Snapshot, edit
     from fastloader.errors import (
         ChecksumError,
         DecodeError,
@@ -80,22 +81,23 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Archive", "ArchiveWriter", "AudioCompressedField", "AudioTokensField", "AudioWaveformField", "BatchDecoder",
-    "BoxesField", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetIterator", "DatasetReader",
-    "DatasetWriter", "DecodeError", "DecodedView", "Decoder", "DictField", "ElementError", "Elements", "EmbeddingField",
-    "Encoded", "EncodedAudio", "EncodedColumn", "EpochDigest", "FastLoaderError", "Field", "FloatField", "FormatError",
-    "IntField", "IterDataset", "JPEGImageField", "JSONField", "KeyNotFoundError", "KeypointsField", "ListField",
-    "LuaError", "LuaLoader", "MapDataset", "MaskField", "MissingExtraError", "MissingLibraryError", "NDArrayField",
-    "NotFoundError", "OperationError", "OpticalFlowField", "PNGImageField", "Packed", "PackedTextField", "Pad",
-    "PayloadBatch", "RawImageField", "RowDecoder", "RowFunction", "SampleError", "ShapeError", "SpectrogramField",
-    "StateError", "StoreError", "TextField", "ThreadingOptions", "TokenStream", "TokenStreamWriter",
-    "TokenizedTextField", "TokenizerError", "TypeId", "UnknownTypeError", "Video", "VideoCompressedField",
-    "VideoFramesField", "WebPImageField", "concatenate", "decode_image", "open", "ops", "pack", "register_type",
-    "verify",
+    "BoxesField", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetEditor", "DatasetIterator",
+    "DatasetReader", "DatasetWriter", "DecodeError", "DecodedView", "Decoder", "DictField", "ElementError", "Elements",
+    "EmbeddingField", "Encoded", "EncodedAudio", "EncodedColumn", "EpochDigest", "FastLoaderError", "Field",
+    "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField", "JSONField", "KeyNotFoundError",
+    "KeypointsField", "ListField", "LuaError", "LuaLoader", "MapDataset", "MaskField", "MissingExtraError",
+    "MissingLibraryError", "NDArrayField", "NotFoundError", "OperationError", "OpticalFlowField", "PNGImageField",
+    "Packed", "PackedTextField", "Pad", "PayloadBatch", "RawImageField", "RowDecoder", "RowFunction", "SampleError",
+    "ShapeError", "Snapshot", "SpectrogramField", "StateError", "StoreError", "TextField", "ThreadingOptions",
+    "TokenStream", "TokenStreamWriter", "TokenizedTextField", "TokenizerError", "TypeId", "UnknownTypeError", "Video",
+    "VideoCompressedField", "VideoFramesField", "WebPImageField", "concatenate", "decode_image", "edit", "open", "ops",
+    "pack", "register_type", "verify",
 ]  # fmt: skip
 
 _MODULES = {
     "archive": "Archive ArchiveWriter DecodedView",
     "dataset": "Dataset DatasetIterator IterDataset MapDataset",
+    "editing": "DatasetEditor Snapshot edit",
     "errors": (
         "ChecksumError DecodeError ElementError FastLoaderError FormatError KeyNotFoundError MissingExtraError "
         "MissingLibraryError NotFoundError OperationError SampleError ShapeError StoreError UnknownTypeError"

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, Self, overload
 
@@ -14,11 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastloader import kernels
-from fastloader.errors import DecodeError, FastLoaderError, FormatError, KeyNotFoundError, UnknownTypeError
+from fastloader.errors import DecodeError, FastLoaderError, KeyNotFoundError, UnknownTypeError
 from fastloader.fields import BatchDecoder, BatchParts, Decoder, Field, MappedPayloads, locate_batch, locate_value
 from fastloader.formats.fld import Dataset, explain
 from fastloader.formats.fld.dataset import OPENED_AT_ONCE
 from fastloader.formats.fld.file import FldFile, check_hint
+from fastloader.formats.fld.joined import place_of
 from fastloader.formats.fld.layout import Kind
 from fastloader.stores import ObjectPath, locate
 from fastloader.stores.cache import cache_at
@@ -45,7 +47,8 @@ class DatasetReader:
     ``path`` may be a URL (``s3://``, ``gs://``, ``az://``, ``https://``): header and tables are fetched as they are
     needed, and of payloads what is asked for. ``storage_options`` are for the store's client. With ``cache_dir`` what
     was fetched is kept there, in at most ``cache_size`` bytes (or "50GB"; half of the free space unless given), for all
-    processes of the machine.
+    processes of the machine. ``snapshot`` opens a folder of shards as it was: by its number, or its name in a loader's
+    state.
     """
 
     def __init__(
@@ -55,16 +58,18 @@ class DatasetReader:
         *,
         cache_dir: str | os.PathLike[str] | None = None,
         cache_size: int | str | None = None,
+        snapshot: int | str | None = None,
     ) -> None:
-        opened = dataset_at(path, storage_options, cache_dir=cache_dir, cache_size=cache_size)
-        self._dataset: Dataset | None = _whole(opened)
+        self._dataset: Dataset | None = dataset_at(
+            path, storage_options, cache_dir=cache_dir, cache_size=cache_size, snapshot=snapshot
+        )
         self._columns: dict[str, _Column] = {}
 
     @classmethod
     def of(cls, dataset: Dataset) -> Self:
         """A reader of a dataset that is open already."""
         reader = cls.__new__(cls)
-        reader._dataset, reader._columns = _whole(dataset), {}
+        reader._dataset, reader._columns = dataset, {}
         return reader
 
     @property
@@ -83,6 +88,11 @@ class DatasetReader:
     def num_samples(self) -> int:
         """How many samples there are."""
         return self.dataset.num_samples
+
+    @property
+    def snapshot(self) -> str | None:
+        """What the snapshot is called that is read; ``None`` for files of others, which have none."""
+        return getattr(self.dataset, "snapshot", None)
 
     @property
     def field_names(self) -> list[str]:
@@ -158,7 +168,7 @@ class DatasetReader:
 
     def key_of(self, index: int) -> str:
         """The key of a sample, as text (undecodable bytes as surrogates, as in file names)."""
-        sample = self._index(index)
+        sample = self.number_of(index)
         number, row = self.dataset.where(sample)
         file = self.dataset.file(number)
         with self._blame(file.path, sample):
@@ -167,21 +177,34 @@ class DatasetReader:
                 raise KeyNotFoundError("the samples have no keys", path=self.path)
             return key_text(keys.key(row))
 
+    def number_of(self, index: int | Key) -> int:
+        """The number of a sample that is named by its number, from the end where that is negative, or by its key."""
+        if isinstance(index, str | bytes):
+            return self.index_of(index)
+        try:
+            sample = index.__index__()
+        except AttributeError:
+            raise TypeError(f"a sample is named by a number or a key, not by {type(index).__name__}") from None
+        if not -len(self) <= sample < len(self):
+            raise IndexError(f"sample {sample} of a dataset of {len(self)}")
+        return sample % len(self) if sample < 0 else sample
+
     def read_sample(self, index: int | Key, fields: Sequence[str] | None = None) -> Sample:
         """One sample as a dictionary; missing values are ``None``. Arrays may be read-only views of the file."""
-        sample = self._index(index)
+        sample = self.number_of(index)
         number, row = self.dataset.where(sample)
         file = self.dataset.file(number)
         values: Sample = {}
         for name in self._names(fields):
             column = self._column(name)
-            with self._blame(file.path, sample, name):
+            path = place_of(file, column.number)[0].path
+            with self._blame(path, sample, name):
                 if file.is_missing(column.number, row):
                     values[name] = None
                     continue
                 metadata = file.metadata_row(column.number, row, column.metadata_type)
                 values[name] = column.decoder(metadata, lambda c=column: file.payload(c.number, row))  # type: ignore[misc]
-            locate_value(values[name], file.path, sample, name)
+            locate_value(values[name], path, sample, name)
         return values
 
     def read_payload(self, index: int | Key, field: str) -> memoryview | None:
@@ -189,7 +212,7 @@ class DatasetReader:
 
         ``None`` where the value is missing. A field that keeps its values in a table, as numbers do, has no payloads.
         """
-        sample = self._index(index)
+        sample = self.number_of(index)
         number, row = self.dataset.where(sample)
         file = self.dataset.file(number)
         with self._blame(file.path, sample, field):
@@ -240,7 +263,7 @@ class DatasetReader:
                 sources = [source for source in found if source is not None]
                 metadata = self._metadata(column, files, sources, which, rows)
                 values = column.batch(metadata, MappedPayloads(sources, which, rows))
-                locate_batch(values, samples, self._path_of, column.name)
+                locate_batch(values, samples, partial(self._path_of, column.number), column.name)
             else:
                 present = samples if valid is None else samples[valid]
                 found = [self.read_sample(int(i), [column.name])[column.name] for i in present]
@@ -254,7 +277,7 @@ class DatasetReader:
             self._name_culprit(column, samples, error)
         except kernels.Failure as failure:
             sample = int(samples[failure.args[2]])
-            raise explain(failure, self._path_of(sample), sample, column.name) from failure
+            raise explain(failure, self._path_of(column.number, sample), sample, column.name) from failure
         except MemoryError:
             raise
         except Exception as error:
@@ -281,9 +304,10 @@ class DatasetReader:
             kernels.take(known, which, rows, metadata.view(np.uint8))
         return metadata
 
-    def _path_of(self, sample: int) -> Path | ObjectPath:
-        """The file that a sample is in."""
-        return self.dataset.file(self.dataset.where(sample)[0]).path
+    def _path_of(self, field: int, sample: int) -> Path | ObjectPath:
+        """The file that a value is in."""
+        path: Path | ObjectPath = place_of(self.dataset.file(self.dataset.where(sample)[0]), field)[0].path
+        return path
 
     def _payloads(
         self, column: _Column, files: list[FldFile], which: NDArray[np.int32] | None, rows: NDArray[np.int64]
@@ -295,8 +319,8 @@ class DatasetReader:
         def fetch(position: int) -> kernels.Payloads | None:
             return files[position].payloads_of(column.number, _of(which, rows, position))
 
-        if len(files) == 1:
-            return [fetch(0)]
+        if len(files) < 2:
+            return list(map(fetch, range(len(files))))
         with ThreadPoolExecutor(min(OPENED_AT_ONCE, len(files)), "fastloader-reader") as pool:
             return list(pool.map(fetch, range(len(files))))
 
@@ -326,13 +350,13 @@ class DatasetReader:
         return valid
 
     def _locate(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int32] | None, NDArray[np.int64], list[int]]:
-        """For each sample the position of its shard in the returned list, and its row there."""
-        starts = self.dataset.starts
-        if len(starts) == 2:
-            return None, samples, [0]
-        number = np.searchsorted(starts, samples, "right") - 1
+        """For each sample the position of its source in the returned list, and its row there."""
+        runs = self.dataset.runs
+        if len(runs.starts) == 2:
+            return None, samples + runs.firsts[0], runs.sources.tolist()
+        number, rows = runs.locate(samples)
         shards, which = np.unique(number, return_inverse=True)
-        return which.astype(np.int32), samples - starts[number], shards.tolist()
+        return which.astype(np.int32), rows, shards.tolist()
 
     def _indices(self, indices: ArrayLike) -> NDArray[np.int64]:
         array = np.asarray(indices)
@@ -347,17 +371,6 @@ class DatasetReader:
             if bad.any():
                 raise IndexError(f"sample {array[bad][0]} of a dataset of {len(self)}")
         return samples
-
-    def _index(self, index: int | Key) -> int:
-        if isinstance(index, str | bytes):
-            return self.index_of(index)
-        try:
-            sample = index.__index__()
-        except AttributeError:
-            raise TypeError(f"a sample is named by a number or a key, not by {type(index).__name__}") from None
-        if not -len(self) <= sample < len(self):
-            raise IndexError(f"sample {sample} of a dataset of {len(self)}")
-        return sample % len(self) if sample < 0 else sample
 
     def _names(self, fields: Sequence[str] | None) -> Sequence[str]:
         if isinstance(fields, str):
@@ -405,6 +418,7 @@ def dataset_at(
     *,
     cache_dir: str | os.PathLike[str] | None = None,
     cache_size: int | str | None = None,
+    snapshot: int | str | None = None,
 ) -> Dataset:
     """The dataset at a path or URL, opened; the options are those of ``DatasetReader``."""
     where = locate(path, storage_options)
@@ -413,17 +427,7 @@ def dataset_at(
         if not isinstance(where, ObjectPath):
             raise ValueError(f"{os.fspath(path)}: cache_dir is for URLs; this is a local path")
         where = replace(where, cache=cache)
-    return Dataset(where)
-
-
-def _whole(dataset: Dataset) -> Dataset:
-    """The dataset, known to have nothing removed from it: samples are numbered through all that files hold."""
-    if dataset.removed:
-        raise FormatError(
-            "entries were removed from this archive and are still in its files", path=dataset.path,
-            hint=f'open it with fastloader.Archive, or run "fastloader compact {dataset.path}"',
-        )  # fmt: skip
-    return dataset
+    return Dataset(where, snapshot=snapshot)
 
 
 def _look(path: Path | ObjectPath) -> str:

@@ -8,7 +8,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -21,6 +21,7 @@ from fastloader.errors import FastLoaderError, FormatError, NotFoundError, Store
 from fastloader.fields import check_value
 from fastloader.formats.entries import is_plain
 from fastloader.formats.fld import Dataset, FldFile
+from fastloader.formats.fld.dataset import stored_field
 from fastloader.formats.fld.layout import EXTENT, NO_FIELD, PAGE, Kind
 from fastloader.formats.fld.nodes import nodes_of
 from fastloader.progress import progress
@@ -114,6 +115,7 @@ def verify(
         for found in _run(jobs, workers):
             report.problems += found
             advance(1)
+    report.problems = [_numbered(dataset, problem) for problem in report.problems]
     report.problems.sort(key=lambda p: (p.path, -1 if p.sample is None else p.sample, p.field or "", p.message))
     return report
 
@@ -156,43 +158,57 @@ def _count(dataset: Dataset, decode: bool) -> int | None:
 
 def _jobs(dataset: Dataset, report: Report, decode: bool) -> Iterator[_Job]:
     for number, shard in enumerate(dataset.shards):
-        start = int(dataset.starts[number])
+        start = int(dataset.row_starts[number])
         try:
-            file = dataset.file(number)
+            dataset.file(number)  # whether all of its fields are there
+            members = dataset.members(number)
         except (FastLoaderError, OSError) as error:
             if dataset.is_remote and isinstance(error, StoreError) and not isinstance(error, NotFoundError):
                 raise
-            lost = Problem(
-                str(dataset.path / shard.path),
-                f"samples {start} to {start + shard.num_samples - 1} are lost: {error}",
-            )
+            first, behind = dataset.runs.rank(dataset.row_starts[number : number + 2]).tolist()
+            lost = Problem(str(dataset.path / shard.path), f"samples {first} to {behind - 1} are lost: {error}")
             yield partial(list, [lost])
             continue
-        report.data_bytes += file.data.size
-        report.num_tokens += sum(
-            entry.size // max(1, entry.row_size) for (kind, _), entry in file.directory.items() if kind == Kind.TOKENS
-        )
-        yield partial(_check_pages, file)
-        for begin in _begins(file, PAGED_ROWS):
-            yield partial(_check_places, file, begin, start)
-        for kind, index in file.directory:
-            if kind not in (Kind.DATA, Kind.DESCRIPTORS):
-                yield from _table_jobs(file, Kind(kind), index)
-        for index, descriptor in enumerate(file.descriptors):
-            if descriptor.has_payload:
-                step = _payload_rows(file)
-                for begin in _begins(file, step):
-                    yield partial(_check_payloads, file, index, begin, begin + step, start)
-        if file.has_keys:
-            for begin in _begins(file, ROWS):
-                yield partial(_check_keys, file, begin, start)
-        if file.is_archive:
-            for begin in _begins(file, PATHS):
-                yield partial(_check_paths, file, begin, start)
-            yield partial(_check_nodes, file)
-        if decode:
-            for begin in _begins(file, DECODED_ROWS):
-                yield partial(_check_decoding, dataset, file, begin, start)
+        for file in members:
+            yield from _file_jobs(file, start, report, decode)
+
+
+def _file_jobs(file: FldFile, start: int, report: Report, decode: bool) -> Iterator[_Job]:
+    """The checks of one file, whose first row is ``start`` among all."""
+    report.data_bytes += file.data.size
+    report.num_tokens += sum(
+        entry.size // max(1, entry.row_size) for (kind, _), entry in file.directory.items() if kind == Kind.TOKENS
+    )
+    yield partial(_check_pages, file)
+    for begin in _begins(file, PAGED_ROWS):
+        yield partial(_check_places, file, begin, start)
+    for kind, index in file.directory:
+        if kind not in (Kind.DATA, Kind.DESCRIPTORS):
+            yield from _table_jobs(file, Kind(kind), index)
+    for index, descriptor in enumerate(file.descriptors):
+        if descriptor.has_payload:
+            step = _payload_rows(file)
+            for begin in _begins(file, step):
+                yield partial(_check_payloads, file, index, begin, begin + step, start)
+    if file.has_keys:
+        for begin in _begins(file, ROWS):
+            yield partial(_check_keys, file, begin, start)
+    if file.is_archive:
+        for begin in _begins(file, PATHS):
+            yield partial(_check_paths, file, begin, start)
+        yield partial(_check_nodes, file)
+    if decode:
+        for begin in _begins(file, DECODED_ROWS):
+            yield partial(_check_decoding, file, begin, start)
+
+
+def _numbered(dataset: Dataset, problem: Problem) -> Problem:
+    """The problem with the number that its sample has, where it was found in a row."""
+    if problem.sample is None or not dataset.removed:
+        return problem
+    sample = dataset.runs.sample_at(problem.sample)
+    removed = "" if sample is not None else " (in a row that is removed)"
+    return replace(problem, sample=sample, message=problem.message + removed)
 
 
 def _payload_rows(file: FldFile) -> int:
@@ -414,11 +430,11 @@ def _told_pages(file: FldFile, begin: int, count: int) -> NDArray[np.int64] | No
     return low + np.searchsorted(firsts, np.arange(begin, begin + count, dtype=np.uint64), "right").astype(np.int64) - 1
 
 
-def _check_decoding(dataset: Dataset, file: FldFile, begin: int, start: int) -> list[Problem]:
+def _check_decoding(file: FldFile, begin: int, start: int) -> list[Problem]:
     problems = []
     for index, descriptor in enumerate(file.descriptors):
         try:
-            column = dataset.field(index)
+            column = stored_field(descriptor, file.path)
             decoder = column.get_decoder_class()(column)
         except UnknownTypeError:
             continue  # told in the report, once

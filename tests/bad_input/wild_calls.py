@@ -350,10 +350,13 @@ def use_engine(w: Wild) -> None:
                 w.rng.choice([None, w.table((Kind.METADATA,))]),
                 w.rng.choice([None, None, w.table((Kind.VALIDITY,))]),
                 w.rng.choice([None, w.payloads(), w.payloads()]),
+                w.rng.choice([0, 0, 1, w.number()]),
             )
             for _ in range(w.rng.choice([columns, columns, w.small()]))
         ]
-        attempt(lambda tables=tables: engine.add_source(tables, w.rng.choice(files)))
+        there = [payloads for _, _, payloads, _ in tables if payloads is not None]
+        attempt(lambda there=there: engine.add_file(w.rng.choice(files), there))
+        attempt(lambda tables=tables: engine.add_source(tables))
     if w.rng.random() < 0.9:
         engine.start()
     tickets = [w.number()]

@@ -364,13 +364,13 @@ class Archive(Steps[MapDataset], Mapping[str, bytes]):
     def indices(self, pattern: str = "**", *, images: bool = False) -> NDArray[np.int64]:
         """The numbers of the files that fit a pattern, or of those that are images, for ``DataLoader(indices=...)``."""
         fits = re.compile(translate(pattern)).fullmatch
-        starts, found = self.dataset.starts, []
+        starts, found = self.dataset.row_starts, []
         for path, number, is_node, row in self.tree.below(key_bytes(fixed_part(pattern)).rstrip(b"/")):
             if is_node or not fits(key_text(path)):
                 continue
             if not images or not self.tree.shards[number].file.is_missing(IMAGE, row):
                 found.append(int(starts[number]) + row)
-        return np.array(found, np.int64)
+        return self.dataset.runs.rank(np.array(found, np.int64))
 
 
 class _Content(io.RawIOBase):

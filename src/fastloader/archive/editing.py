@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -24,6 +23,7 @@ from fastloader.archive.writer import Advance, ArchiveWriter, archive_at, silent
 from fastloader.errors import ChecksumError, KeyNotFoundError, StoreError
 from fastloader.formats.entries import Entry, EntryExistsError, EntryKind
 from fastloader.formats.fld import Chunk, Column, FldFile, Manifest, Node, Removed, Shard, is_sharded, shard_name
+from fastloader.formats.fld.history import drop_snapshots
 from fastloader.formats.fld.layout import EXTENT, NO_FIELD, Kind
 from fastloader.stores import Directory
 from fastloader.stores.local import locked, sync_directory
@@ -237,14 +237,17 @@ def ranges_of(rows: Iterable[Row]) -> list[Removed]:
     for shard, is_node, row in sorted(row[1:] for row in rows):
         last = found[-1] if found else None
         if last is not None and (last.shard, last.is_node, last.first + last.count) == (shard, is_node, row):
-            found[-1] = replace(last, count=last.count + 1)
+            found[-1] = last._replace(count=last.count + 1)
         else:
             found.append(Removed(shard, is_node, row, 1))
     return found
 
 
 def compact(path: str | os.PathLike[str], *, advance: Advance = silent) -> int:
-    """Give back the room of what was removed; returns the bytes. Only shards that hold some of it are written anew."""
+    """Give back the room of what was removed; returns the bytes. Only shards that hold some of it are written anew.
+
+    Earlier snapshots go with what they held.
+    """
     folder = Path(os.path.realpath(path))
     if not is_sharded(folder):
         archive_at(folder)  # a file is never changed, so it holds nothing that was removed
@@ -260,14 +263,10 @@ def compact(path: str | os.PathLike[str], *, advance: Advance = silent) -> int:
             shards, fresh = _compacted(archive, manifest, touched, aside.aside, folder, advance)
             for shard in fresh:
                 os.rename(aside.aside / shard.path, folder / shard.path)
-            Manifest(tuple(shards), manifest.snapshot + 1).save(folder)
+            summary = f"{len(touched):,} shards written anew; earlier snapshots are gone"
+            manifest.next("compact", summary, shards=tuple(shards), removed=()).save(folder)
             sync_directory(folder)
-            kept = {shard.path for shard in shards}
-            for number in touched:
-                name = manifest.shards[number].path
-                if name not in kept and "/" not in name:
-                    with contextlib.suppress(OSError):
-                        (folder / name).unlink()
+            drop_snapshots(folder, 1)
         return sum(shard.size for shard in manifest.shards) - sum(shard.size for shard in shards)
     finally:
         aside.discard()

@@ -169,8 +169,7 @@ class Tree:
     @property
     def num_files(self) -> int:
         """Files that are not removed."""
-        gone = sum(one.count for one in self._dataset.removed if not one.is_node)
-        return self._dataset.num_samples - gone
+        return self._dataset.num_samples
 
     def rows_of(self, path: bytes) -> list[tuple[Removed, EntryKind]]:
         """The rows that hold a path, file, folder or link, as what one would say to remove them."""

@@ -17,6 +17,7 @@ from fastloader.cli import (
     extract,
     index,
     info,
+    living,
     ls,
     mount,
     simulate,
@@ -46,6 +47,13 @@ fastloader simulate train.fld         what would each of N ranks read? from tabl
 fastloader convert train.fld a.tar    to tar or Parquet, and from other formats
 fastloader index shards/*.tar         where samples of tars lie, found once
 fastloader store ls s3://bucket/      objects in stores; get, put, cp, rm
+
+A dataset can change; every state of it stays readable.
+
+\b
+fastloader delete train.fld --where "label == 3"     samples taken out; update gives new values
+fastloader columns add train.fld score --type float scores.npy    a column beside the shards; rename, drop
+fastloader log train.fld              its snapshots; compact and gc give back room
 
 An archive is a folder in one .fld file, with every path, and a dataset as well.
 
@@ -79,6 +87,6 @@ def main(modules: tuple[str, ...]) -> None:
 
 for module in (info, ls, cat, view, verify, bench, doctor, simulate, convert, index, store):
     main.add_command(module.command)
-for several in (create, extract, browse, edit, mount, completion):
+for several in (create, extract, browse, edit, living, mount, completion):
     for command in several.commands:
         main.add_command(command)

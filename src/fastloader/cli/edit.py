@@ -10,6 +10,7 @@ import click
 
 from fastloader.cli.archives import choice_of, exclude_option, include_option, json_option, open_archive, quiet_option
 from fastloader.cli.output import count, printable, say, to_json
+from fastloader.cli.places import located, not_there, settings_of, store_options, usage_errors
 from fastloader.types import format_size, key_bytes
 
 if TYPE_CHECKING:
@@ -146,25 +147,53 @@ def rm(
 
 
 @click.command("compact")
-@click.argument("archive", metavar="ARCHIVE")
+@click.argument("dataset", metavar="DATASET")
+@click.option("-s", "--shard-size", metavar="SIZE", help="Write all samples anew, in shards of about this size.")
+@click.option("--drop-snapshots", is_flag=True, help="Forget all snapshots before, and remove what only they need.")
 @json_option
 @quiet_option
-def compact(archive: str, as_json: bool, quiet: bool) -> None:
-    """Give back the room of what was removed from an ARCHIVE, or replaced in it."""
-    from fastloader.archive.editing import compact as run
+@store_options
+def compact(
+    dataset: str, shard_size: str | None, drop_snapshots: bool, as_json: bool, quiet: bool, **given: Any
+) -> None:
+    """Write shards of a DATASET anew that hold what is gone, or have files beside them.
+
+    Snapshots before stay, and so do their files, unless --drop-snapshots. An ARCHIVE has the room of what was removed
+    or replaced given back at once; its earlier snapshots go with it.
+    """
+    from fastloader.cli.archives import is_archive
     from fastloader.progress import progress
 
-    open_archive(archive)
-    with progress("compacting", None, show=False if quiet else None) as advance:
-        saved = run(archive, advance=advance)
+    settings = settings_of(given)
+    located(dataset, given)
+    show = False if quiet else None
+    if is_archive(dataset, settings):
+        from fastloader.archive.editing import compact as compact_archive
+
+        if shard_size is not None:
+            raise click.UsageError('an archive is written anew with other shards by "fastloader reshard"')
+        with progress("compacting", None, show=show) as advance:
+            saved = compact_archive(dataset, advance=advance)
+        if as_json:
+            say(to_json({"path": dataset, "bytes": saved}))
+        elif not quiet:
+            done = f"{format_size(saved)} given back" if saved else "nothing to do"
+            say(f"{printable(dataset)}: {done}")
+        return
+    from fastloader.editing import edit
+
+    with not_there(), usage_errors():
+        editor = edit(dataset, settings)
+        before = editor.snapshots()[0]
+        with progress("compacting", None, show=show) as advance:
+            after = editor.compact(shard_size=shard_size, advance=advance)
+    freed = editor.drop_snapshots()[1] if drop_snapshots else None
     if as_json:
-        say(to_json({"path": archive, "bytes": saved}))
+        say(to_json({"path": dataset, "snapshot": after.number, "bytes": freed}))
     elif not quiet:
-        say(
-            f"{printable(archive)}: {format_size(saved)} given back"
-            if saved
-            else f"{printable(archive)}: nothing to do"
-        )
+        done = "nothing to do" if after == before else f"snapshot {after.number}: {after.summary}"
+        kept = f'; "fastloader gc {dataset}" gives back the room of those before' if after != before else ""
+        say(f"{printable(dataset)}: {done}{kept if freed is None else f', {format_size(freed)} given back'}")
 
 
 commands = (merge, subset, reshard, rm, compact)

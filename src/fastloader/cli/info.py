@@ -46,7 +46,9 @@ class FieldInfo:
 
 @dataclass(slots=True)
 class DatasetInfo:
-    """What ``info --json`` prints. ``padding`` is the share of the data that holds no payload."""
+    """What ``info --json`` prints. ``padding`` is the share of the data that holds no payload, where nothing in it is
+    removed or replaced. ``snapshot`` is that of a folder, and ``removed`` counts rows that are no samples any more.
+    """
 
     path: str
     kind: str
@@ -61,6 +63,8 @@ class DatasetInfo:
     keys: bool
     checksummed: bool
     compressed: bool
+    snapshot: int | None
+    removed: int
     fields: list[FieldInfo]
 
 
@@ -108,35 +112,43 @@ def _describe(dataset: Dataset, sums: list[_Sums] | None) -> DatasetInfo:
     from fastloader.cli.glance import columns_of
     from fastloader.formats.fld.layout import NO_FIELD, PAGE, Flags, Kind
 
-    files = [dataset.file(number) for number in range(len(dataset.shards))]
+    shards = range(len(dataset.shards))
+    joined = [dataset.file(number) for number in shards]
+    files = [file for number in shards for file in dataset.members(number)]
+    changed = bool(dataset.removed or dataset.manifest.columns)
     data_bytes = sum(file.data.size for file in files)
     payload_bytes = sum(total.stored for total in sums) if sums is not None else None
     columns = columns_of(dataset)
     return DatasetInfo(
         path=str(dataset.path),
         kind="folder" if dataset.shards[0].path else "file",
-        shards=len(files),
+        shards=len(shards),
         version="{}.{}".format(*max(file.header.version for file in files)),
         samples=dataset.num_samples,
         size=sum(file.size for file in files),
         data_bytes=data_bytes,
-        padding=None if payload_bytes is None else 1 - payload_bytes / data_bytes if data_bytes else 0.0,
+        padding=None if payload_bytes is None or changed else 1 - payload_bytes / data_bytes if data_bytes else 0.0,
         page_sizes=sorted({file.header.page_size for file in files}),
         pages=sum(file.directory[Kind.PAGES, NO_FIELD].size // PAGE.itemsize for file in files),
         keys=dataset.has_keys,
         checksummed=all(file.header.flags & Flags.CHECKSUMMED for file in files),
         compressed=any(file.header.flags & Flags.COMPRESSED for file in files),
-        fields=[_describe_field(column, files, None if sums is None else sums[column.number]) for column in columns],
+        snapshot=dataset.manifest.snapshot if dataset.shards[0].path else None,
+        removed=sum(one.count for one in dataset.removed if not one.is_node),
+        fields=[
+            _describe_field(column, joined, dataset.num_samples, None if sums is None else sums[column.number])
+            for column in columns
+        ],
     )
 
 
-def _describe_field(column: ColumnView, files: list[FldFile], sums: _Sums | None) -> FieldInfo:
+def _describe_field(column: ColumnView, files: list[FldFile], samples: int, sums: _Sums | None) -> FieldInfo:
     from fastloader.formats.fld.layout import Kind
 
     told = column.descriptor
     stored, raw = (None, None) if sums is None else (sums.stored, sums.raw)
     if not told.has_payload:  # the value is the row of the metadata table
-        stored = raw = told.metadata_size * sum(file.num_samples for file in files)
+        stored = raw = told.metadata_size * samples
     return FieldInfo(
         name=column.name,
         type=_type_name(column),
@@ -144,15 +156,17 @@ def _describe_field(column: ColumnView, files: list[FldFile], sums: _Sums | None
         registered=column.is_registered,
         options=_options(column),
         compression=_compression(told.codec, told.level),
-        has_missing=any((Kind.VALIDITY, column.number) in file.directory for file in files),
+        has_missing=any((Kind.VALIDITY, column.number) in file.directory for file in files)
+        if sums is None
+        else sums.missing > 0,
         missing=None if sums is None else sums.missing,
         stored_bytes=stored,
         raw_bytes=raw,
-        notes=_notes(column, files, sums),
+        notes=_notes(column, files, samples, sums),
     )
 
 
-def _notes(column: ColumnView, files: list[FldFile], sums: _Sums | None) -> dict[str, Any]:
+def _notes(column: ColumnView, files: list[FldFile], samples: int, sums: _Sums | None) -> dict[str, Any]:
     from fastloader.fields import PackedTextField, TokenStreamField
     from fastloader.formats.fld.layout import Kind
 
@@ -165,7 +179,7 @@ def _notes(column: ColumnView, files: list[FldFile], sums: _Sums | None) -> dict
         sizes = (file.directory.get((Kind.TOKENS, column.number)) for file in files)
         notes["tokens"] = sum(entry.size for entry in sizes if entry is not None) // column.field.dtype.itemsize
     if isinstance(column.field, PackedTextField) and sums is not None:
-        room = column.field.seq_len * (sum(file.num_samples for file in files) - sums.missing)
+        room = column.field.seq_len * (samples - sums.missing)
         notes |= {"documents": sums.documents, "tokens": sums.tokens, "efficiency": sums.tokens / room if room else 1.0}
     return notes
 
@@ -206,13 +220,15 @@ def _sum_up(dataset: Dataset) -> list[_Sums]:
 
     sums = [_Sums() for _ in dataset.descriptors]
     with progress("summing up", dataset.num_samples * len(sums)) as advance:
-        for shard in range(len(dataset.shards)):
-            file = dataset.file(shard)
+        runs = dataset.runs
+        sizes = (runs.starts[1:] - runs.starts[:-1]).tolist()
+        for source, first, size in zip(runs.sources.tolist(), runs.firsts.tolist(), sizes, strict=True):
+            file = dataset.file(source)
             for number, total in enumerate(sums):
                 try:
-                    _add_missing(file, number, total)
-                    for begin in range(0, file.num_samples, _ROWS):
-                        count = min(_ROWS, file.num_samples - begin)
+                    for begin in range(first, first + size, _ROWS):
+                        count = min(_ROWS, first + size - begin)
+                        _add_missing(file, number, begin, count, total)
                         _add_extents(file, number, begin, count, total)
                         if file.descriptors[number].type_id == TypeId.TEXT_PACKED:
                             _add_tokens(file, number, begin, count, total)
@@ -246,7 +262,7 @@ def _add_tokens(file: FldFile, number: int, begin: int, count: int, total: _Sums
         total.tokens += int(numbers[:, 1].sum(dtype=np.int64))
 
 
-def _add_missing(file: FldFile, number: int, total: _Sums) -> None:
+def _add_missing(file: FldFile, number: int, begin: int, count: int, total: _Sums) -> None:
     import numpy as np
 
     from fastloader.formats.fld.layout import Kind
@@ -254,11 +270,10 @@ def _add_missing(file: FldFile, number: int, total: _Sums) -> None:
     table = file.table(Kind.VALIDITY, number)
     if table is None:
         return
-    present = 0
-    for begin in range(0, table.rows, _ROWS):
-        count = min(_ROWS, table.rows - begin)
-        present += int(np.unpackbits(np.frombuffer(table.row(begin, count), np.uint8)).sum())
-    total.missing += file.num_samples - present
+    first = begin // 8
+    packed = np.frombuffer(table.row(first, (begin + count - 1) // 8 - first + 1), np.uint8)
+    present = np.unpackbits(packed, bitorder="little")[begin - 8 * first :][:count]
+    total.missing += count - int(present.sum())
 
 
 def _show(info: DatasetInfo) -> None:
@@ -269,7 +284,7 @@ def _show(info: DatasetInfo) -> None:
     page_size = " and ".join(format_size(size) for size in info.page_sizes)
     say(f"{printable(info.path)}: {kind}, format version {info.version}")
     for name, value in (
-        ("samples", f"{info.samples:,}"),
+        ("samples", f"{info.samples:,}" + (f" ({count(info.removed, 'row')} removed)" if info.removed else "")),
         ("size", f"{format_size(info.size)} ({info.size:,} bytes)"),
         ("data", f"{format_size(info.data_bytes)}{padding}"),
         ("pages", f"{info.pages:,} of {page_size}"),

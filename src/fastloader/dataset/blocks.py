@@ -27,7 +27,7 @@ class Blocks:
         self._names = list(dataset.names if fields is None else fields)
         known = {name: dataset.field(dataset.names.index(name)) for name in self._names}
         self._together = {name: field for name, field in known.items() if tells_values(field)}
-        size = sum(shard.size for shard in dataset.shards) // max(1, len(reader))
+        size = sum(one.size for one in dataset.objects) // max(1, len(reader))
         self._most = max(1, min(MOST, BYTES // max(1, size)))
 
     def lazily(self, samples: NDArray[np.int64], alone: Callable[[int], Sample]) -> list[Callable[[], Sample]]:

@@ -101,7 +101,8 @@ class DatasetIterator(Iterator[Any]):
         if state["expression"] != here:
             raise StateError(
                 f"the state is of another expression: {state['expression']} in the state and {here} here",
-                hint="write the dataset as it was when the state was saved, or start without the state",
+                hint="write the dataset as it was when the state was saved, with open(..., snapshot=...) where it was "
+                "changed since then, or start without the state",
             )
         try:
             return whole("epoch", state["epoch"]), _tuples(state["place"])

@@ -90,7 +90,7 @@ class NativePlan:
         if spread == 1:
             return 1
         dataset = self.rows.reader.dataset
-        pages = sum(shard.size for shard in dataset.shards) / dataset.page_size
+        pages = sum(one.size for one in dataset.objects) / dataset.page_size
         found = spread * pages / max(1, dataset.num_samples) + 1  # it may begin within a page
         return ceil(found) if found <= MOST_PAGES else 0
 

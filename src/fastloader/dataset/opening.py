@@ -130,6 +130,7 @@ def open_dataset(
     types: Mapping[str, str] | None = None,
     decode: Decode = None,
     group: bool | None = None,
+    snapshot: int | str | None = None,
 ) -> Any:
     """Open a dataset for reading, whatever it is stored as; files are recognised by what is in them.
 
@@ -140,6 +141,7 @@ def open_dataset(
     ``docs/reference/formats.md`` has all formats.
 
     - ``storage_options``, ``cache_dir``, ``cache_size``: for URLs, as for ``DatasetReader``.
+    - ``snapshot``: a folder of shards as it was, by the number of the snapshot or its name in a loader's state.
     - ``format``: what the files are to be taken for.
     - ``fields``: which to read.
     - ``where``: for Parquet and Arrow, comparisons that must all hold: ``[("label", "==", 3)]``.
@@ -165,7 +167,10 @@ def open_dataset(
         path, places, format=format, fields=fields, where=where, rows=rows, types=types, decode=decode, group=group
     )
     if isinstance(found, str):
-        return _reader(ReaderDataset(found, storage_options, cache_dir=cache_dir, cache_size=cache_size), fields)
+        opened = ReaderDataset(found, storage_options, cache_dir=cache_dir, cache_size=cache_size, snapshot=snapshot)
+        return _reader(opened, fields)
+    if snapshot is not None:
+        raise ValueError(f"{path}: snapshot={snapshot!r} is for folders of .fld shards, which alone have snapshots")
     if isinstance(found, ExtentDataset):
         reader = ForeignReader(found)
         unknown = [name for name in ([fields] if isinstance(fields, str) else fields or ()) if name not in found.names]

@@ -15,7 +15,7 @@ from fastloader.dataset.settings import Settings
 from fastloader.dataset.sources import FromReader
 from fastloader.errors import FastLoaderError
 from fastloader.formats.fld import Dataset
-from fastloader.formats.fld.manifest import Shard
+from fastloader.formats.fld.target import concatenated
 from fastloader.reader import DatasetReader
 from fastloader.stores import ObjectPath
 
@@ -24,12 +24,8 @@ class Joined(DatasetReader):
     """Several readers with the same fields as one, without copying anything."""
 
     def __init__(self, readers: Sequence[DatasetReader]) -> None:
-        shards = [
-            Shard(str(reader.path / shard.path), shard.num_samples, shard.size, shard.identity)
-            for reader in readers
-            for shard in reader.dataset.shards
-        ]
-        self._dataset = Dataset(readers[0].path, tuple(shards))
+        datasets = [reader.dataset for reader in readers]
+        self._dataset = Dataset(readers[0].path, concatenated(datasets, lambda dataset, path: str(dataset.path / path)))
         self._columns = {}
 
 
@@ -73,6 +69,8 @@ def rows_of(steps: Sequence[tuple[Node, Run]]) -> Rows | None:
     readers = tuple(dict.fromkeys(source.reader for source in sources))
     if len(readers) > 1 and not all(isinstance(reader.dataset, Dataset) for reader in readers):
         return None
+    if len({reader.dataset.manifest.columns for reader in readers if len(readers) > 1}) > 1:
+        return None  # what is called the same is stored under different names
     if len({_place(reader) for reader in readers}) > 1:  # one dataset has one store
         return None
     starts = np.cumsum([0, *(len(reader) for reader in readers[:-1])]).tolist()

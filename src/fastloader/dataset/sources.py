@@ -28,8 +28,10 @@ class FromReader(MapNode):
     _blocks: Again[Blocks] = field(default_factory=Again, init=False, repr=False)
 
     def label(self) -> str:
-        """How many samples; the file may have moved."""
-        return f"open({len(self.reader)} samples)"
+        """How many samples; the file may have moved. One that was changed has other samples in each snapshot."""
+        manifest = getattr(self.reader.dataset, "manifest", None)
+        number = 1 if manifest is None or manifest.change is None else manifest.snapshot
+        return f"open({len(self.reader)} samples{f' of snapshot {number}' if number > 1 else ''})"
 
     def length(self, run: Run) -> int:
         """All samples."""

@@ -18,7 +18,9 @@ from typing import Any, Protocol
 from fastloader.errors import NotFoundError, StoreError
 from fastloader.formats.fld import MANIFEST, Manifest
 from fastloader.formats.fld import Dataset as Stored
-from fastloader.formats.fld.remote_target import published_manifest, put_manifest, remove_objects
+from fastloader.formats.fld.remote_target import own_files, put_manifest
+from fastloader.formats.fld.sending import published_manifest, remove_objects
+from fastloader.formats.fld.snapshots import FOLDER
 from fastloader.stores import ChangedError, ObjectPath, exchange, write_atomically
 from fastloader.stores.copying import below
 from fastloader.stores.local import remove, sync_directory
@@ -79,7 +81,10 @@ class LocalStage:
         return 0
 
     def publish(self) -> None:
-        """Rename."""
+        """Rename. How often it was interrupted is not told."""
+        if os.path.isdir(self.data):
+            Manifest(Manifest.load(Path(self.data)).shards).save(Path(self.data))
+            remove(Path(self.data) / FOLDER)
         if self._path.exists():
             exchange(Path(self.data), self._path)
         else:
@@ -121,8 +126,8 @@ class BucketStage:
         """Put a manifest that names the shards, if the one there is still the one that was; remove what is needless."""
         folder, before = self._folder, self._before
         shards = tuple(replace(shard, path=f"{folder.name}/{shard.path}") for shard in Manifest.load(folder).shards)
+        old = [] if before is None else own_files(self._where, before)
         put_manifest(self._where, shards, self._version, before)
-        old = [] if before is None else before.own_shards()
         kept = {shard.path for shard in shards}
         there = [f"{folder.name}/{name}" for _, name in below(self._where.store, folder.key)]
         left = [name for name in there if name not in kept]  # its manifest, and what an interrupted writer has left

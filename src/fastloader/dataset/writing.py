@@ -28,7 +28,7 @@ from fastloader.errors import FormatError, KeyNotFoundError, SampleError
 from fastloader.fields import Field, ImageFileField
 from fastloader.formats.files import EachFile
 from fastloader.formats.fld import Dataset as Stored
-from fastloader.formats.fld.remote_target import send
+from fastloader.formats.fld.sending import send
 from fastloader.progress import progress
 from fastloader.stores import ObjectPath
 from fastloader.types import Sample

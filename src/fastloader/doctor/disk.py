@@ -56,7 +56,7 @@ def cool_down(path: Path) -> tuple[list[Path], float]:
     Call it before any of them is mapped: mapped pages that were used stay.
     """
     opened = Dataset(path)
-    files = [opened.local / shard.path for shard in opened.shards]
+    files = [opened.local / one.path for one in opened.objects]
     del opened
     for file in files:
         forget(file)

@@ -23,6 +23,7 @@ from fastloader.fields.image_files import SHAPE
 from fastloader.formats.fld.dataset import MAX_OPEN, OPENED_AT_ONCE
 from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE, EXTENT, PAGE, Descriptor, FieldFlags, Kind
 from fastloader.formats.fld.manifest import Shard
+from fastloader.formats.fld.runs import Runs
 from fastloader.formats.objects import Places
 from fastloader.stores import MappedFile, ObjectPath, RemoteFile
 from fastloader.types import key_text
@@ -294,8 +295,9 @@ class ExtentDataset:
                 )  # fmt: skip
         self.descriptors = [_descriptor(name, field) for name, field in schema.fields.items()]
         self.shards = tuple(Shard(part.path, part.num_samples, part.size, 0) for part in self.parts)
-        counts = np.array([part.num_samples for part in self.parts], np.int64)
-        self.starts: NDArray[np.int64] = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        self.objects = self.shards
+        self.runs = Runs.of(np.array([part.num_samples for part in self.parts], np.int64))
+        self.starts = self.row_starts = self.runs.starts
         self._files: dict[int, ExtentFile] = {}
         self._rows: dict[bytes, int] | None = None
 
@@ -360,5 +362,4 @@ class ExtentDataset:
 
     def where(self, sample: int) -> tuple[int, int]:
         """File and row of a sample."""
-        number = int(np.searchsorted(self.starts, sample, "right")) - 1
-        return number, sample - int(self.starts[number])
+        return self.runs.where(sample)

@@ -19,6 +19,7 @@ from fastloader.fields import Field, NDArrayField, TokenStreamField
 from fastloader.formats.fld import Dataset, FldFile, explain
 from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE, MAGIC, PAGE, Descriptor, FieldFlags, Kind
 from fastloader.formats.fld.manifest import Shard
+from fastloader.formats.fld.runs import Runs
 from fastloader.stores import MappedFile
 
 NAME = "tokens"
@@ -67,6 +68,10 @@ def open_tokens(path: Path, dtype: np.dtype[Any] | None, header_bytes: int) -> l
     """The tokens of a file, or of each shard of a folder."""
     if path.is_dir():
         dataset = Dataset(path)
+        if dataset.removed or dataset.manifest.columns is not None:
+            raise FormatError(
+                "is a stream of tokens that was changed", path=path, hint='run "fastloader compact" on it first'
+            )
         return [_of_fld(dataset.file(number), dtype) for number in range(len(dataset.shards))]
     try:
         mapped = MappedFile(path)
@@ -208,9 +213,10 @@ class WindowDataset:
         self._field = field
         self.descriptors = [Descriptor(NAME, NDArrayField.type_id, FieldFlags.PAYLOAD, 0, 0, 0, field.to_binary())]
         self._files = [WindowFile(one, length, step, self.descriptors) for one in self.tokens]
-        counts = np.array([file.num_samples for file in self._files], np.int64)
         self.shards = tuple(Shard(str(file.path), file.num_samples, file.size, 0) for file in self._files)
-        self.starts: NDArray[np.int64] = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        self.objects = self.shards
+        self.runs = Runs.of(np.array([file.num_samples for file in self._files], np.int64))
+        self.starts = self.row_starts = self.runs.starts
         self.names = [NAME]
         self.sample_bytes = length * self.dtype.itemsize
 
@@ -243,5 +249,4 @@ class WindowDataset:
 
     def where(self, sample: int) -> tuple[int, int]:
         """File and row of a window."""
-        number = int(np.searchsorted(self.starts, sample, "right")) - 1
-        return number, sample - int(self.starts[number])
+        return self.runs.where(sample)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.errors import DecodeError, FastLoaderError
+from fastloader.errors import DecodeError, FastLoaderError, NotFoundError
 from fastloader.loader.columns import Column
 from fastloader.loader.memory import memory_lines
 from fastloader.loader.options import LoaderOptions, OnError, OrderName, ThreadingOptions, Transform
@@ -26,7 +26,7 @@ from fastloader.ops import BatchOp, Choose, ClipOp, Follow, LabelOp, Op, SoundOp
 from fastloader.pipeline import Images, Pipeline
 from fastloader.pipeline.pieces import sides
 from fastloader.reader import DatasetReader
-from fastloader.samplers import BatchOrder, EpochDigest, Order, Position, Remainder
+from fastloader.samplers import BatchOrder, EpochDigest, Order, Position, Remainder, StateError
 from fastloader.samplers.checks import whole
 from fastloader.types import Batch
 
@@ -129,6 +129,17 @@ class DataLoader:
             rank=rank, world_size=world_size, remainder=remainder, io=io, memory_limit=memory_limit,
             threading=threading or ThreadingOptions(), auto_tune=auto_tune,
         )  # fmt: skip
+        self._prepare()
+        self._next_epoch = 0
+        self._resume: Position | None = None
+        # The epoch, what was done of it when this pass began, and the step last given.
+        self._place: tuple[int, int, int | None] = (0, 0, None)
+        self._digest = EpochDigest(0)
+        self._undigested: list[NDArray[np.int64]] = []
+
+    def _prepare(self) -> None:
+        """What follows from the options for the reader there is."""
+        reader = self.reader
         self._names = self.options.chosen_fields(reader)
         self._layouts = self.options.layouts(reader)
         self._ways = self.options.ways(reader)
@@ -138,12 +149,6 @@ class DataLoader:
         if reader.dataset.is_remote:  # what can't be read so, or not within the cache, is told now
             numbers = map(reader.field_names.index, self._names)
             self.options.reading(reader.dataset, list(map(reader.dataset.field, numbers)), self.plan)
-        self._next_epoch = 0
-        self._resume: Position | None = None
-        # The epoch, what was done of it when this pass began, and the step last given.
-        self._place: tuple[int, int, int | None] = (0, 0, None)
-        self._digest = EpochDigest(0)
-        self._undigested: list[NDArray[np.int64]] = []
 
     def __len__(self) -> int:
         return self.plan.steps(0, self._next_epoch)
@@ -161,17 +166,40 @@ class DataLoader:
         epoch, done, step = self._place
         if step is not None:
             done = self.plan.done_after(step, done, epoch)
-        return Position.of(self.plan, epoch, done).to_dict()
+        named = {} if self.reader.snapshot is None else {"snapshot": self.reader.snapshot}
+        return Position.of(self.plan, epoch, done).to_dict() | named
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved state with the next pass, on as many ranks and workers as there are now."""
+        """Go on from a saved state with the next pass, on as many ranks and workers as there are now.
+
+        What was changed in the dataset since then is not seen: the loader goes back to the snapshot that the state
+        names, and ``reader`` is then a reader of that.
+        """
         position = Position.from_dict(state)
+        self._go_back(state.get("snapshot"))
         plan = self.options.plan(self.reader, position.order) if "lanes" in position.order else self.plan
         position.check(plan)
         self.plan = plan
         self._resume = position
         self._next_epoch = position.epoch
         self._place = (position.epoch, position.done, None)
+
+    def _go_back(self, snapshot: Any) -> None:
+        """Read the snapshot that a state names. One of an earlier version names none."""
+        if snapshot is None or snapshot == self.reader.snapshot or self.reader.snapshot is None:
+            return
+        try:
+            dataset = self.reader.dataset.at_snapshot(snapshot)
+        except (NotFoundError, ValueError, TypeError) as error:
+            raise StateError(
+                f"the state is of snapshot {snapshot}, which {self.reader.path} does not have; this is "
+                f"{self.reader.snapshot}",
+                hint="open what the run has read; if it is known to have the same samples in the same order, remove "
+                "'snapshot' from the state",
+            ) from error  # fmt: skip
+        self.close()
+        self.reader = type(self.reader).of(dataset)
+        self._prepare()
 
     def digest(self) -> EpochDigest:
         """What this rank was given of the current epoch, in a form that ranks can merge and compare."""

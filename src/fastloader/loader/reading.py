@@ -78,7 +78,7 @@ def plan_reading(
         raise ValueError(f"io={io!r} is for local files; {dataset.path} is fetched from its store")
     if io == "mmap" or not payload_fields:
         return Reading()
-    size = sum(shard.size for shard in dataset.shards)
+    size = sum(one.size for one in dataset.objects)
     if io == "auto" and not dataset.is_remote and size <= resources.memory().available // 2:
         # It will stay in the page cache, hot for the next epoch: bring it there in large pieces.
         if size < SMALL:
@@ -124,7 +124,7 @@ def _check_cache(dataset: Dataset, cache: BlockCache, habit: Habit) -> None:
 
     In random order that is everything; else the pages of a window, and those of the next.
     """
-    needed = sum(cache.room_for(shard.size) for shard in dataset.shards)
+    needed = sum(cache.room_for(one.size) for one in dataset.objects)
     if habit.window:
         needed = min(needed, cache.room_for((2 * habit.window + 4) * max(dataset.page_size, BLOCK)))
     if cache.limit < needed:

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -18,6 +19,7 @@ from fastloader import kernels
 from fastloader.errors import FastLoaderError, ShapeError, StoreError
 from fastloader.fields import locate_batch
 from fastloader.formats.fld import Dataset, FldFile, explain
+from fastloader.formats.fld.joined import place_of
 from fastloader.formats.fld.spans import payload_spans
 from fastloader.loader.columns import Column, Source, compare_sizes
 from fastloader.loader.fetching import Fetcher
@@ -75,7 +77,9 @@ class Runner:
             threads, depth = tuner.setting.threads, tuner.setting.ahead
         self._depth = depth
         self._python_threads = 0
-        self._sources: dict[int, int] = {}  # shard -> the engine's number for it
+        # The engine's number for each source of the dataset, -1 until it has one.
+        self._sources = np.full(int(dataset.runs.sources.max(initial=0)) + 1, -1, np.int32)
+        self._files: dict[str, int] = {}  # path -> the engine's number for it
         self._active = 0
         self._lock = threading.Lock()
         self._reading = reading or Reading()
@@ -193,34 +197,50 @@ class Runner:
         self._engine.set_threads(setting.threads)
 
     def _submit(self, samples: NDArray[np.int64], epoch: int, *, fill: bool) -> int:
-        starts = self._dataset.starts
-        if len(starts) == 2:
-            if not self._sources:
-                self._add_source(0)
+        runs = self._dataset.runs
+        if len(runs.starts) == 2 and not runs.firsts[0]:
+            if self._sources[runs.sources[0]] < 0:
+                self._add_source(int(runs.sources[0]))
             return self._engine.submit(None, samples, fill, epoch)
-        shards = np.searchsorted(starts, samples, "right") - 1
-        fresh = [shard for shard in np.unique(shards).tolist() if shard not in self._sources]
-        self._dataset.warm(fresh, self._tables)
-        for shard in fresh:
-            self._add_source(shard)
-        which = np.fromiter((self._sources[s] for s in shards.tolist()), np.int32, len(shards))
+        sources, rows = runs.locate(samples)
+        which = self._sources[sources]
+        if (which < 0).any():
+            fresh = np.unique(sources[which < 0]).tolist()
+            self._dataset.warm(fresh, self._tables)
+            for source in fresh:
+                self._add_source(source)
+            which = self._sources[sources]
         named = samples if self._draws else None  # who draws does so by the sample's own number
-        return self._engine.submit(which, samples - starts[shards], fill, epoch, named)
+        return self._engine.submit(which, rows, fill, epoch, named)
 
-    def _tables(self, shard: int) -> list[Source]:
-        return [column.source(self._dataset, shard) for column in self._columns]
+    def _tables(self, source: int) -> list[Source]:
+        return [column.source(self._dataset, source) for column in self._columns]
 
-    def _add_source(self, shard: int) -> None:
-        tables = self._tables(shard)
-        file = self._dataset.file(shard)
+    def _add_source(self, source: int) -> None:
+        tables = self._tables(source)
+        shard = self._dataset.file(source)
+        places = [place_of(shard, column.number) for column in self._columns]
+        for file, _ in places:
+            stored = {
+                number: payloads
+                for (other, number), (_, _, payloads) in zip(places, tables, strict=True)
+                if other is file and payloads is not None
+            }
+            if stored and str(file.path) not in self._files:
+                self._files[str(file.path)] = self._add_file(file, stored)
+        files = [self._files.get(str(file.path), 0) for file, _ in places]  # who stores no payloads needs none
+        numbered = [(*table, file) for table, file in zip(tables, files, strict=True)]
+        self._sources[source] = self._engine.add_source(numbered)
+
+    def _add_file(self, file: Any, stored: dict[int, kernels.Payloads]) -> int:
+        """A file, and by their numbers there the fields that payloads are read of."""
         spans = None
         if isinstance(file, FldFile) and file.remote is not None and self._reading.unit and not self._reading.apart:
-            stored = [column.number for column, (_, _, payloads) in zip(self._columns, tables, strict=True) if payloads]
-            spans = payload_spans(file, stored, self._reading.unit)
-        number = self._engine.add_source(tables, (str(file.path), *file.inode), spans)
+            spans = payload_spans(file, list(stored), self._reading.unit)
+        number = self._engine.add_file((str(file.path), *file.inode), list(stored.values()), spans)
         if self._fetcher is not None and file.remote is not None:
             self._fetcher.add(number, file.remote)
-        self._sources[shard] = number
+        return number
 
     def _make(
         self, ticket: int, samples: NDArray[np.int64], epoch: int, finish: Finish, help: bool = False
@@ -243,7 +263,7 @@ class Runner:
         laps = [began]
         for column, part in zip(self._columns, parts, strict=True):
             made.append(column.made(part, samples, epoch, faults))
-            self._locate_lazy(made[-1].values, samples)
+            self._locate_lazy(len(made) - 1, made[-1].values, samples)
             laps.append(time.perf_counter())
         self._made_bytes = max(self._made_bytes, sum(count * column.made_bytes for column in self._columns))
         compare_sizes(made, [column.name for column in self._columns], faults)
@@ -268,30 +288,31 @@ class Runner:
         if kind == "remote":  # the message names the object
             return StoreError(message, sample=sample, field=self._columns[number].name)
         if kind in _MISFITS:
-            place = {"path": self._path(sample), "sample": sample, "field": self._columns[number].name}
+            place = {"path": self._path(number, sample), "sample": sample, "field": self._columns[number].name}
             return ShapeError(message, **place, hint=_MISFITS[kind])
         if kind in ("operation", "decoder"):
             error = self._columns[number].why(message, self._dataset, sample, epoch)
             self._locate(Fault(row, self._columns[number].name, error), sample)
             return error
         failure = kernels.Failure(kind, message, row, stored, computed)
-        return explain(failure, self._path(sample), sample, self._columns[number].name)
+        return explain(failure, self._path(number, sample), sample, self._columns[number].name)
 
     def _locate(self, fault: Fault, sample: int) -> None:
         error = fault.error
         if isinstance(error, FastLoaderError) and error.sample is None:
-            path = self._path(sample)
+            number = [column.name for column in self._columns].index(fault.field)
+            path = self._path(number, sample)
             error.path, error.sample, error.field = str(path), sample, fault.field
             error.hint = error.hint or f'run "fastloader verify --decode {path}"'
 
-    def _locate_lazy(self, made: dict[str, Value], samples: NDArray[np.int64]) -> None:
+    def _locate_lazy(self, column: int, made: dict[str, Value], samples: NDArray[np.int64]) -> None:
         """Values that are decoded when the consumer asks for it must know where they come from."""
         for name, (values, _) in made.items():
-            locate_batch(values, samples, self._path, name)
+            locate_batch(values, samples, partial(self._path, column), name)
 
-    def _path(self, sample: int) -> Any:
-        number, _ = self._dataset.where(sample)
-        return self._dataset.file(number).path
+    def _path(self, column: int, sample: int) -> Any:
+        source, _ = self._dataset.where(sample)
+        return place_of(self._dataset.file(source), self._columns[column].number)[0].path
 
     def stats(self) -> dict[str, Any]:
         """What was done and where the time went; ``DataLoader.stats`` describes it."""

@@ -26,13 +26,24 @@ class PagedFile(Protocol):
         """A row a page, with ``first_sample`` and ``num_samples``."""
 
 
-class PagedDataset(Protocol):
-    """Files with pages, one behind the other."""
+class RankedRows(Protocol):
+    """Which rows are samples."""
 
-    starts: NDArray[np.int64]
+    def rank(self, places: NDArray[np.int64], /) -> NDArray[np.int64]:
+        """How many samples come before these rows, counted through all files."""
+
+
+class PagedDataset(Protocol):
+    """Files with pages, one behind the other, of whose rows some may be no samples."""
+
+    row_starts: NDArray[np.int64]
+
+    @property
+    def runs(self) -> RankedRows:
+        """Which rows are samples."""
 
     def file(self, number: int) -> PagedFile:
-        """A file by its number; its samples begin at ``starts[number]``."""
+        """A file by its number; its rows begin at ``row_starts[number]``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,12 +79,15 @@ class Pages:
     @classmethod
     def of(cls, dataset: PagedDataset, at_most: int = MAX_RUNS) -> Pages:
         """The pages of a dataset's files (``reader.dataset``), neighbours merged where there are too many."""
-        tables = [dataset.file(number).pages() for number in range(len(dataset.starts) - 1)]
-        starts = dataset.starts[:-1].tolist()
+        tables = [dataset.file(number).pages() for number in range(len(dataset.row_starts) - 1)]
+        starts = dataset.row_starts[:-1].tolist()
         first = [table["first_sample"].astype(np.int64) + at for table, at in zip(tables, starts, strict=True)]
         counts = [table["num_samples"].astype(np.int64) for table in tables]
         none = [np.zeros(0, np.int64)]
-        return cls(np.concatenate(first + none), np.concatenate(counts + none)).in_runs(at_most)
+        begin, count = np.concatenate(first + none), np.concatenate(counts + none)
+        # Samples that are left keep their order, so those of a page still follow one another.
+        samples = dataset.runs.rank(begin)
+        return cls(samples, dataset.runs.rank(begin + count) - samples).in_runs(at_most)
 
     def in_runs(self, at_most: int) -> Pages:
         """Neighbours taken together, as many as it takes to have ``at_most``."""

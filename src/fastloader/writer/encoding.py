@@ -39,7 +39,7 @@ def encode_column(spec: FieldSpec, values: Sequence[Any], first: int, dictionary
     codecs = np.zeros(len(payloads), np.uint8)
     if spec.codec:
         for i, payload in enumerate(encoded.payloads):
-            payloads[i], codecs[i] = _compressed(spec, payload, dictionary)
+            payloads[i], codecs[i] = compressed(spec, payload, dictionary)
     used = None if dictionary is None else dictionary.data
     return Column(encoded.metadata, np.ones(len(values), np.bool_), payloads, raw_sizes, codecs, used)
 
@@ -77,7 +77,7 @@ def _encode_each(spec: FieldSpec, values: Sequence[Any], first: int, dictionary:
                 payload: Buffer = encoded.payload
                 payload = payload if type(payload) is bytes else byte_view(payload)
                 raw_sizes.append(len(payload))
-                payload, codec = _compressed(spec, payload, dictionary)
+                payload, codec = compressed(spec, payload, dictionary)
                 payloads.append(payload)
                 codecs.append(codec)
     except Exception as error:
@@ -108,7 +108,7 @@ def _metadata(spec: FieldSpec, rows: list[tuple[Any, ...]], first: int) -> NDArr
         raise
 
 
-def _compressed(
+def compressed(
     spec: FieldSpec, payload: bytes | memoryview, dictionary: Dictionary | None
 ) -> tuple[bytes | memoryview, int]:
     """The payload in the field's compression, where that makes it smaller, and the compression used."""

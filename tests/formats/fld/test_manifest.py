@@ -92,8 +92,8 @@ def test_members_of_a_newer_minor_version_are_ignored_but_checked(tmp_path):
 
 
 def test_a_newer_major_version_is_a_clear_error(tmp_path):
-    folder = copy(tmp_path, sealed({**content(), "version": [2, 0]}))
-    with pytest.raises(FormatError, match=r"version \[2, 0\].*reads 1\.x.*pip install -U"):
+    folder = copy(tmp_path, sealed({**content(), "version": [3, 0]}))
+    with pytest.raises(FormatError, match=r"version \[3, 0\].*reads 1\.x and 2\.x.*pip install -U"):
         fl.open(folder)
 
 

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.errors import FastLoaderError, FormatError, StoreError
+from fastloader.errors import FastLoaderError, FormatError, NotFoundError, StoreError
 from fastloader.fields import Field, field_class
 from fastloader.formats.fld.builder import FieldSpec
 from fastloader.formats.fld.file import FldFile
+from fastloader.formats.fld.joined import JoinedFile, place_of
 from fastloader.formats.fld.layout import Descriptor
-from fastloader.formats.fld.manifest import Manifest, Removed, Shard, is_sharded, shard_name
+from fastloader.formats.fld.manifest import Beside, Manifest, Removed, Shard, is_sharded, shard_name
+from fastloader.formats.fld.runs import lay_runs
+from fastloader.formats.fld.snapshots import load_snapshot
 from fastloader.stores import ObjectPath
 
 MAX_OPEN = 32_768
@@ -33,9 +38,9 @@ def load_shards(path: Path | ObjectPath) -> tuple[Shard, ...]:
     return load_manifest(path).shards
 
 
-def load_manifest(path: Path | ObjectPath) -> Manifest:
-    """A folder's current snapshot; it has shards."""
-    manifest = Manifest.load(path)
+def load_manifest(path: Path | ObjectPath, snapshot: int | str | None = None) -> Manifest:
+    """A folder's newest snapshot, or another one; it has shards."""
+    manifest = Manifest.load(path) if snapshot is None else load_snapshot(path, snapshot)
     if not manifest.shards:
         raise FormatError("names no shards", path=path, hint="write at least one")
     return manifest
@@ -44,14 +49,17 @@ def load_manifest(path: Path | ObjectPath) -> Manifest:
 class Dataset:
     """The files of one snapshot and their common schema. Holds no lock and no thread, so forking is harmless.
 
-    ``removed`` are rows that are no longer part of an archive, although the files have them.
+    Samples are the rows that are left, in the order of shards and rows; ``runs`` tells where each lies. ``file`` gives
+    what a run is of: a shard, with the files beside it as far as they hold these rows. The first of these ``sources``
+    are the shards, in order.
     """
 
     def __init__(
         self,
         path: Path | ObjectPath,
-        shards: tuple[Shard, ...] | None = None,
-        removed: tuple[Removed, ...] = (),
+        given: Manifest | tuple[Shard, ...] | None = None,
+        *,
+        snapshot: int | str | None = None,
     ) -> None:
         # Shards are opened later, perhaps in another working directory.
         self.path = path if isinstance(path, ObjectPath) else path.absolute()
@@ -59,20 +67,60 @@ class Dataset:
         # Not cached_property: in Python 3.11 it takes a lock, which a forked child might never get.
         self._schema_of: FldFile | None = None
         self._names: list[str] | None = None
-        if shards is None and (path.is_dir() if isinstance(path, Path) else is_sharded(path)):
-            manifest = load_manifest(path)
-            shards, removed = manifest.shards, manifest.removed
-        elif shards is None:
+        self._members: weakref.WeakValueDictionary[str, FldFile] = weakref.WeakValueDictionary()
+        self._snapshot: str | None = None
+        if given is None and (path.is_dir() if isinstance(path, Path) else is_sharded(path)):
+            given = load_manifest(path, snapshot)
+        elif given is None:
             # A single file is its own only shard, and stays open: it may be replaced while we read it.
             file = self._files[0] = FldFile(path)
-            shards = (Shard("", file.num_samples, file.size, file.identity),)
-        self.shards = shards
-        self.removed = removed
+            given = (Shard("", file.num_samples, file.size, file.identity),)
+            if snapshot is not None and str(snapshot) not in ("1", _as_first(given[0]).id):
+                raise NotFoundError(f"is a single file and has no snapshot {snapshot}", path=path, hint="leave it out")
+        self.manifest = given if isinstance(given, Manifest) else Manifest(given)
+        self.shards = self.manifest.shards
         counts = np.fromiter((shard.num_samples for shard in self.shards), np.int64, len(self.shards))
-        self.starts: NDArray[np.int64] = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        told = self.manifest.removed
+        removed = np.fromiter(chain.from_iterable(told), np.int64, 4 * len(told)).reshape(-1, 4)
+        removed = removed[removed[:, 1] == 0][:, [0, 2, 3]]
+        beside = [(one.shard, one.rows) for one in self.manifest.beside]
+        self.runs, self.sources = lay_runs(counts, removed, beside)
+        # Where each shard begins among all rows, removed ones too, and the number of all.
+        self.row_starts: NDArray[np.int64] = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Dataset, (self.path, self.shards, self.removed)
+        return Dataset, (self.path, self.manifest)
+
+    @property
+    def removed(self) -> tuple[Removed, ...]:
+        """Rows that are no longer part of it, although the files have them."""
+        return self.manifest.removed
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """Where each run of samples begins, and the number of all."""
+        return self.runs.starts
+
+    @property
+    def objects(self) -> tuple[Shard | Beside, ...]:
+        """All its files: shards, and those beside them."""
+        return self.manifest.files
+
+    @property
+    def snapshot(self) -> str:
+        """What this snapshot is called: a single file's is that of a folder with this file alone."""
+        if self._snapshot is None:
+            is_file = len(self.shards) == 1 and not self.shards[0].path
+            self._snapshot = (_as_first(self.shards[0]) if is_file else self.manifest).id
+        return self._snapshot
+
+    def at_snapshot(self, snapshot: int | str) -> Dataset:
+        """The same dataset as it is, or was, in another snapshot."""
+        if snapshot == self.snapshot:
+            return self
+        if isinstance(self.path, Path) and not self.path.is_dir():
+            raise NotFoundError(f"is a single file and has no snapshot {snapshot}", path=self.path)
+        return Dataset(self.path, load_manifest(self.path, snapshot))
 
     @property
     def is_remote(self) -> bool:
@@ -107,12 +155,12 @@ class Dataset:
     @property
     def num_samples(self) -> int:
         """Samples in all shards."""
-        return int(self.starts[-1])
+        return len(self.runs)
 
     @property
     def sample_bytes(self) -> int:
         """Bytes of a sample, on average."""
-        return sum(shard.size for shard in self.shards) // max(1, self.num_samples)
+        return sum(one.size for one in self.objects) // max(1, self.num_samples)
 
     def file(self, number: int) -> FldFile:
         """A shard's file, checked to be the one the snapshot means."""
@@ -134,14 +182,30 @@ class Dataset:
         return file
 
     def _open(self, number: int) -> FldFile:
-        shard = self.shards[number]
-        path = self.path / shard.path
+        source, columns = self.sources[number], self.manifest.columns
+        if columns is None:
+            return self._member(self.shards[source.shard])
+        shard = self._shared(self.shards[source.shard])
+        beside = [self.manifest.beside[i] for i in source.beside]
+        count = shard.num_samples
+        files = [(self._shared(Shard(one.path, count, one.size, one.identity)), one.names) for one in beside]
+        return cast("FldFile", JoinedFile(shard, files, columns))  # it has all that is asked of one
+
+    def _shared(self, member: Shard) -> FldFile:
+        """A file that may be part of several sources, opened once while any of them is."""
+        file = self._members.get(member.path)
+        if file is None:
+            file = self._members[member.path] = self._member(member)
+        return file
+
+    def _member(self, member: Shard) -> FldFile:
+        path = self.path / member.path
         if isinstance(path, Path) and os.path.isdir(
             path
         ):  # a single file that was appended to since: it is the first shard of a folder now
             path /= shard_name(0)
         file = FldFile(path)
-        if (file.num_samples, file.size, file.identity) != (shard.num_samples, shard.size, shard.identity):
+        if (file.num_samples, file.size, file.identity) != (member.num_samples, member.size, member.identity):
             raise FormatError(
                 "is not the file it was when the dataset was opened or its manifest written",
                 path=file.path, hint="open the dataset again, or restore the shard",
@@ -179,26 +243,16 @@ class Dataset:
 
     def field(self, number: int) -> Field:
         """A field with the options it was written with."""
-        descriptor = self.descriptors[number]
-        path = self._first.path
-        try:
-            field = field_class(descriptor.type_id).from_binary(descriptor.arguments)
-            size = field.metadata_type.itemsize
-        except FormatError as error:
-            error.path, error.field = str(path), descriptor.name
-            raise
-        except Exception as error:
-            raise FormatError(
-                f"the stored options can't be read: {error}",
-                path=path, field=descriptor.name,
-                hint="the class has changed since the file was written, or it is damaged",
-            ) from error  # fmt: skip
-        if size != descriptor.metadata_size or field.has_payload != descriptor.has_payload:
-            raise FormatError(
-                f"{type(field).__name__} keeps {size} bytes of metadata a sample, the file {descriptor.metadata_size}",
-                path=path, field=descriptor.name, hint="the class has changed since the file was written",
-            )  # fmt: skip
-        return field
+        return stored_field(self.descriptors[number], place_of(self._first, number)[0].path)
+
+    def members(self, shard: int) -> list[FldFile]:
+        """The files of a shard: its own, and all that are beside it."""
+        if self.manifest.columns is None:
+            return [self.file(shard)]
+        count = self.shards[shard].num_samples
+        beside = [one for one in self.manifest.beside if one.shard == shard]
+        files = [Shard(one.path, count, one.size, one.identity) for one in beside]
+        return [self._shared(one) for one in (self.shards[shard], *files)]
 
     def specs(self) -> list[FieldSpec]:
         """The schema as a writer takes it."""
@@ -220,18 +274,47 @@ class Dataset:
         return self._first.header.page_size
 
     def find(self, key: bytes) -> int | None:
-        """The sample with this key; shards are asked in order."""
+        """The sample with this key; shards are asked in order, and rows that are removed are passed over."""
         for number in range(len(self.shards)):
             found = self.file(number).find(key)
             if found is not None:
-                return int(self.starts[number]) + found
+                place = int(self.row_starts[number]) + found
+                sample = self.runs.sample_at(place) if self.removed else place
+                if sample is not None:
+                    return sample
         return None
 
     def where(self, sample: int) -> tuple[int, int]:
-        """Shard and row of a sample."""
-        number = int(np.searchsorted(self.starts, sample, "right")) - 1
-        return number, sample - int(self.starts[number])
+        """Source and row of a sample."""
+        return self.runs.where(sample)
+
+
+def _as_first(shard: Shard) -> Manifest:
+    """What a single file becomes the first snapshot of, when something is added to it."""
+    return Manifest((Shard(shard_name(0), shard.num_samples, shard.size, shard.identity),))
 
 
 def _schema(descriptors: list[Descriptor]) -> list[tuple[Any, ...]]:
     return [(d.name, d.type_id, d.flags, d.metadata_size, d.arguments) for d in descriptors]
+
+
+def stored_field(descriptor: Descriptor, path: Path | ObjectPath) -> Field:
+    """The field that a file describes, with the options it was written with."""
+    try:
+        field = field_class(descriptor.type_id).from_binary(descriptor.arguments)
+        size = field.metadata_type.itemsize
+    except FormatError as error:
+        error.path, error.field = str(path), descriptor.name
+        raise
+    except Exception as error:
+        raise FormatError(
+            f"the stored options can't be read: {error}",
+            path=path, field=descriptor.name,
+            hint="the class has changed since the file was written, or it is damaged",
+        ) from error  # fmt: skip
+    if size != descriptor.metadata_size or field.has_payload != descriptor.has_payload:
+        raise FormatError(
+            f"{type(field).__name__} keeps {size} bytes of metadata a sample, the file {descriptor.metadata_size}",
+            path=path, field=descriptor.name, hint="the class has changed since the file was written",
+        )  # fmt: skip
+    return field

@@ -8,7 +8,6 @@ there before, and a writer that fails takes its shards away again.
 
 from __future__ import annotations
 
-import contextlib
 import posixpath
 import secrets
 import shutil
@@ -16,17 +15,17 @@ import tempfile
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
-from fastloader.errors import FormatError, NotFoundError, StoreError
+from fastloader.errors import NotFoundError, StoreError
 from fastloader.formats.fld.builder import Chunk, FieldSpec, FldBuilder
 from fastloader.formats.fld.dataset import Dataset
 from fastloader.formats.fld.manifest import MANIFEST, Manifest, Shard, is_sharded
-from fastloader.formats.fld.target import Shards
-from fastloader.stores import ChangedError, ObjectPath
+from fastloader.formats.fld.sending import published_manifest, remove_objects, send
+from fastloader.formats.fld.snapshots import history, kept_numbers, replace_newest, snapshot_name
+from fastloader.formats.fld.target import Shards, concatenated, stored_specs
+from fastloader.stores import ObjectPath
 
-PIECE = 8 << 20
 WAITING = 1
 """Finished shards that wait while another is sent; making more of them would only fill the disk."""
 
@@ -108,11 +107,12 @@ class BucketTarget:
         self._manifest = where / MANIFEST
         self._version, self._before = published_manifest(self._manifest)
         self._existing = existing
-        if existing is not None and (self._before is None or self._before.shards != existing.shards):
+        if existing is not None and (self._before is None or self._before != existing.manifest):
             raise StoreError("is no folder of shards, so none can be added", path=where, hint="write it anew")
         if existing is None and self._before is None and _is_object(where):
             raise StoreError("is an object", path=where, hint="choose another name, or delete it first")
         first = 0 if existing is None else len(existing.shards)
+        specs = stored_specs(specs, existing)
         self._folder = Path(tempfile.mkdtemp(prefix="fastloader-"))
         try:
             self._shards = _SentShards(
@@ -136,24 +136,25 @@ class BucketTarget:
         fresh = self._shards.finish()
         self._shards.settle()
         before = self._before
-        shards = (*before.shards, *fresh) if self._existing is not None and before is not None else tuple(fresh)
+        added = before is not None and self._existing is not None
+        after = before.with_shards(fresh) if added and before is not None else _anew(tuple(fresh), before)
+        old = [] if added or before is None else own_files(self._where, before)
         self._published = True  # or so it may be, from here on: who is interrupted can't tell, and must remove nothing
         try:
-            put_manifest(self._where, shards, self._version, before)
+            replace_newest(self._where, after, self._version, before)
         except StoreError:
-            self._published = self._names(shards)
+            self._published = self._is_newest(after)
             raise
-        if before is not None and self._existing is None:
-            remove_objects(self._where, before.own_shards())
+        remove_objects(self._where, old)
         self.discard()
 
-    def _names(self, shards: tuple[Shard, ...]) -> bool:
-        """Whether the manifest there names these; where that can't be told, it may."""
+    def _is_newest(self, manifest: Manifest) -> bool:
+        """Whether this is the manifest there; where that can't be told, it may."""
         try:
             _, found = published_manifest(self._manifest)
         except StoreError:
             return True
-        return found is not None and found.shards == shards
+        return found == manifest
 
     def discard(self) -> None:
         """Leave nothing behind that was not published."""
@@ -165,66 +166,38 @@ class BucketTarget:
 
 
 def put_manifest(where: ObjectPath, shards: tuple[Shard, ...], version: str | None, before: Manifest | None) -> None:
-    """Make these shards the dataset, if the manifest there is still the one that was found."""
-    manifest = Manifest(shards, 1 if before is None else before.snapshot + 1)
-    try:
-        where.store.put((where / MANIFEST).key, manifest.to_bytes(), if_absent=version is None, if_match=version)
-    except ChangedError as error:
-        raise StoreError(
-            "was changed by another writer in the meantime; nothing was published", path=where, hint="write again"
-        ) from error
+    """Make these shards the dataset, in place of what is there, if that is still what was found."""
+    replace_newest(where, _anew(shards, before), version, before)
+
+
+def _anew(shards: tuple[Shard, ...], before: Manifest | None) -> Manifest:
+    """A dataset of these shards alone, which has nothing to do with what was there but counts on from it."""
+    return Manifest(shards, 1 if before is None else before.snapshot + 1)
+
+
+def own_files(where: ObjectPath, before: Manifest) -> list[str]:
+    """What was made for the dataset there, in all its snapshots: what replaces it may remove that."""
+    made = {name for manifest in history(where) for name in manifest.own_files()}
+    return [*sorted({*made, *before.own_files()}), *(snapshot_name(number) for number in kept_numbers(where))]
 
 
 def concatenate_objects(where: ObjectPath, datasets: Sequence[Dataset]) -> None:
     """A manifest in a store that names the shards of other datasets there."""
     version, before = published_manifest(where / MANIFEST)
-    shards = []
-    for dataset in datasets:
-        for shard in dataset.shards:
-            place = dataset.path / shard.path
-            assert isinstance(place, ObjectPath)
-            if f"{place.key}/".startswith(f"{where.key}/"):
-                raise StoreError(
-                    f"would be replaced, and its own {place.name} with it", path=where, hint="choose another name"
-                )
-            shards.append(replace(shard, path=posixpath.relpath(place.key, where.key)))
-    put_manifest(where, tuple(shards), version, before)
-    remove_objects(where, [] if before is None else before.own_shards())
 
+    def named(dataset: Dataset, path: str) -> str:
+        place = dataset.path / path
+        assert isinstance(place, ObjectPath)
+        if f"{place.key}/".startswith(f"{where.key}/"):
+            raise StoreError(
+                f"would be replaced, and its own {place.name} with it", path=where, hint="choose another name"
+            )
+        return posixpath.relpath(place.key, where.key)
 
-def remove_objects(where: ObjectPath, names: Sequence[str]) -> None:
-    """Remove objects of a folder that nothing names any more."""
-    for name in names:
-        with contextlib.suppress(StoreError):  # what can't be removed is in nobody's way
-            where.store.delete((where / name).key)
-
-
-def send(path: Path, to: ObjectPath) -> None:
-    """Send a file in parts."""
-    upload = to.store.upload(to.key)
-    try:
-        with path.open("rb") as file:
-            while piece := file.read(PIECE):
-                upload.write(piece)
-        upload.finish()
-    except BaseException:
-        upload.abort()
-        raise
-
-
-def published_manifest(manifest: ObjectPath) -> tuple[str | None, Manifest | None]:
-    """The manifest that is there, and its version."""
-    try:
-        version = manifest.store.stat(manifest.key).version
-        data = bytes(manifest.store.read(manifest.key, version=version))
-    except NotFoundError:
-        return None, None
-    try:
-        return version, Manifest.from_bytes(data, manifest)
-    except FormatError as error:
-        raise StoreError(
-            f"holds something else than a dataset: {error}", path=manifest, hint="choose another name"
-        ) from error
+    manifest = concatenated(datasets, named, 1 if before is None else before.snapshot + 1)
+    old = [] if before is None else own_files(where, before)
+    replace_newest(where, manifest, version, before)
+    remove_objects(where, old)
 
 
 def _is_object(where: ObjectPath) -> bool:

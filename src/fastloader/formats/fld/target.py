@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,14 +13,16 @@ from typing import Protocol
 
 from fastloader.errors import FormatError, StoreError
 from fastloader.formats.fld.builder import Chunk, FieldSpec, FldBuilder
+from fastloader.formats.fld.changing import publish
 from fastloader.formats.fld.dataset import Dataset
 from fastloader.formats.fld.key_index import SharedHashes, given_twice
-from fastloader.formats.fld.manifest import MANIFEST, Manifest, Removed, Shard, is_sharded, shard_name
-from fastloader.stores import Directory, exchange
+from fastloader.formats.fld.manifest import MANIFEST, Beside, Manifest, Removed, Shard, is_sharded, shard_name
+from fastloader.formats.fld.snapshots import FOLDER, keep
+from fastloader.stores import ChangedError, Directory, exchange
 from fastloader.stores.local import explain, locked, sync_directory
 
-_OWN = re.compile(r"shard-\d{5,}\.fld|\..+\.writing-.+")
-"""Files a writer makes: shards, and what a killed one left aside."""
+_OWN = re.compile(rf"(shard|beside)-([0-9a-f]{{8}}-)?\d{{5,}}\.fld|\..+\.writing-.+|{FOLDER}")
+"""Files a writer makes: shards, files beside them, snapshots, and what a killed one left aside."""
 
 
 class Target(Protocol):
@@ -191,6 +193,7 @@ class AppendTarget:
         self, existing: Dataset, specs: Sequence[FieldSpec], page_size: int, *, keys: bool, shard_size: int | None
     ) -> None:
         self._existing = existing
+        specs = stored_specs(specs, existing)
         # New shards are made in a folder of their own, so that a killed append leaves nothing among the old ones.
         beside = existing.local.with_name(existing.local.name + ".append")
         with _told_as(beside, existing.local):
@@ -226,55 +229,19 @@ class AppendTarget:
             if self._sharded:
                 self._add_to_folder(fresh)
             else:
-                self._turn_into_folder(fresh)
+                turn_into_folder(self._existing, fresh, self.removed, self._aside.aside)
         self._aside.discard()
 
     def _add_to_folder(self, fresh: list[Shard]) -> None:
-        folder = self._existing.local
-        moved: list[Path] = []
-        with locked(folder):
-            manifest = Manifest.load(folder)
-            try:
-                if manifest.shards != self._existing.shards:
-                    raise self._changed()
-                for shard in fresh:
-                    target = folder / shard.path
-                    if target.exists():
-                        raise self._changed()
-                    with _explained(target, "the shard could not be moved into the folder; nothing was added"):
-                        os.rename(self._aside.aside / shard.path, target)
-                    moved.append(target)
-                manifest.with_shards(fresh, self.removed).save(folder)
-            except BaseException:
-                named = {shard.path for shard in Manifest.load(folder).shards}  # an interrupt may come after the swap
-                for target in moved:
-                    if target.name not in named:
-                        with contextlib.suppress(OSError):
-                            target.unlink()
-                raise
-
-    def _turn_into_folder(self, fresh: list[Shard]) -> None:
-        path, aside = self._existing.local, self._aside.aside
-        first = replace(self._existing.shards[0], path=shard_name(0))
-        with locked(path.parent):
-            if not path.is_file():
-                raise self._changed()
-            with _explained(path, "to add to a file, it must be possible to link it; write a folder of shards instead"):
-                os.link(path, aside / first.path)
-            try:
-                Dataset(aside, (first,)).file(0)
-            except FormatError as error:
-                raise self._changed() from error
-            Manifest((first, *fresh), removed=tuple(self.removed)).save(aside)
-            exchange(aside, path)
-            with _explained(path.parent):
-                sync_directory(path.parent)
+        before = self._existing.manifest
+        after = before.with_shards(fresh, self.removed)
+        try:
+            publish(self._existing.local, before, after, [(self._aside.aside / one.path, one.path) for one in fresh])
+        except ChangedError as error:
+            raise self._changed() from error
 
     def _changed(self) -> StoreError:
-        return StoreError(
-            "was changed by another writer in the meantime; nothing was added", path=self._existing.local,
-            hint="append again",
-        )  # fmt: skip
+        return _changed(self._existing.local)
 
     def discard(self) -> None:
         """Leave nothing behind."""
@@ -282,25 +249,102 @@ class AppendTarget:
         self._aside.discard()
 
 
+def turn_into_folder(
+    dataset: Dataset, fresh: Sequence[Shard] = (), removed: Sequence[Removed] = (), aside: Path | None = None
+) -> None:
+    """Make a folder of a single file, which becomes its first shard; those in ``aside``, if there are any, follow."""
+    path = dataset.local
+    if aside is None:
+        folder = Directory(path.with_name(path.name + ".append"))
+        try:
+            return turn_into_folder(dataset, fresh, removed, folder.aside)
+        finally:
+            folder.discard()
+    first = replace(dataset.shards[0], path=shard_name(0))
+    with locked(path.parent):
+        if not path.is_file():
+            raise _changed(path)
+        with _explained(path, "to add to a file, it must be possible to link it; write a folder of shards instead"):
+            os.link(path, aside / first.path)
+        try:
+            Dataset(aside, (first,)).file(0)
+        except FormatError as error:
+            raise _changed(path) from error
+        alone = Manifest((first,))
+        if fresh or removed:
+            keep(aside, alone)
+            alone = alone.with_shards(fresh, removed)
+        alone.save(aside)
+        exchange(aside, path)
+        with _explained(path.parent):
+            sync_directory(path.parent)
+
+
+def as_folder(dataset: Dataset) -> Dataset:
+    """The dataset as a folder of shards. A single local file becomes the first shard of one, in one step."""
+    if is_sharded(dataset.path):
+        return dataset
+    if dataset.is_remote:
+        raise StoreError(
+            "is a single object, which can't be changed", path=dataset.path,
+            hint="write it with shard_size, as a folder of shards",
+        )  # fmt: skip
+    turn_into_folder(dataset)
+    return Dataset(dataset.local, Manifest((replace(dataset.shards[0], path=shard_name(0)),)))
+
+
+def _changed(path: Path) -> StoreError:
+    return ChangedError(
+        "was changed by another writer in the meantime; nothing was added", path=path, hint="append again"
+    )
+
+
+def stored_specs(specs: Sequence[FieldSpec], existing: Dataset | None) -> Sequence[FieldSpec]:
+    """Fields by the names that those of the dataset that is added to are stored under."""
+    if existing is None or existing.manifest.columns is None:
+        return specs
+    return [replace(spec, name=stored) for spec, (_, stored) in zip(specs, existing.manifest.columns, strict=True)]
+
+
+def concatenated(datasets: Sequence[Dataset], named: Callable[[Dataset, str], str], snapshot: int = 1) -> Manifest:
+    """A manifest that names the files of several datasets, by paths that ``named`` gives."""
+    if len({dataset.manifest.columns for dataset in datasets}) > 1:
+        other = next(one for one in datasets if one.manifest.columns != datasets[0].manifest.columns)
+        raise FormatError(
+            f"stores its fields under other names than {datasets[0].path}: columns were added, renamed or dropped",
+            path=other.path, hint="write it anew, or do the same to the other",
+        )  # fmt: skip
+    shards: list[Shard] = []
+    removed: list[Removed] = []
+    beside: list[Beside] = []
+    for dataset in datasets:
+        first = len(shards)
+        removed += [one._replace(shard=one.shard + first) for one in dataset.removed]
+        beside += [
+            replace(one, shard=one.shard + first, path=named(dataset, one.path)) for one in dataset.manifest.beside
+        ]
+        shards += [replace(shard, path=named(dataset, shard.path)) for shard in dataset.shards]
+    return Manifest(tuple(shards), snapshot, tuple(removed), datasets[0].manifest.columns, tuple(beside))
+
+
 def concatenate_shards(path: Path, datasets: Sequence[Dataset]) -> None:
     """A folder whose manifest names the shards of other datasets."""
     here = path.resolve()
-    shards: list[Shard] = []
-    removed: list[Removed] = []
-    for dataset in datasets:
-        removed += [replace(one, shard=one.shard + len(shards)) for one in dataset.removed]
-        for shard in dataset.shards:
-            place = (dataset.local / shard.path).resolve()
-            if place.is_relative_to(here):
-                raise StoreError(
-                    f"would be replaced, and its own {place.name} with it", path=path, hint="choose another name"
-                )
-            shards.append(replace(shard, path=os.path.relpath(place, here)))
+
+    def named(dataset: Dataset, name: str) -> str:
+        place = (dataset.local / name).resolve()
+        if place.is_relative_to(here):
+            raise StoreError(
+                f"would be replaced, and its own {place.name} with it", path=path, hint="choose another name"
+            )
+        return os.path.relpath(place, here)
+
+    manifest = concatenated(datasets, named)
     if path.is_dir():
         refuse_foreign(path)
     folder = Directory(path)
     try:
-        Manifest(tuple(shards), removed=tuple(removed)).save(folder.aside)
+        manifest.save(folder.aside)
         folder.publish()
     finally:
         folder.discard()
@@ -334,4 +378,7 @@ def refuse_foreign(folder: Path) -> None:
         raise StoreError(f"is a folder that is no dataset: {named}", path=folder, hint="choose another name")
 
 
-__all__ = ["AppendTarget", "FileTarget", "FolderTarget", "Shards", "Target", "concatenate_shards", "refuse_foreign"]
+__all__ = [
+    "AppendTarget", "FileTarget", "FolderTarget", "Shards", "Target", "as_folder", "concatenate_shards", "concatenated",
+    "refuse_foreign", "stored_specs", "turn_into_folder",
+]  # fmt: skip
