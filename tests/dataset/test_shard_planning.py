@@ -70,7 +70,7 @@ def as_parquet(folder: Path) -> str:
 
 def as_lines(folder: Path) -> Path:
     with (folder / "x.jsonl").open("w") as file:
-        for i in range(COUNT):
+        for _ in range(COUNT):
             file.write(json.dumps({"data": "x" * 800}) + "\n")
     return folder / "x.jsonl"
 

@@ -63,8 +63,8 @@ class _Encoded:
 class ArchiveWriter(Sink):
     """Writes an archive; use it in a ``with`` block. Nothing appears at ``path`` before it ends.
 
-    ``shard_size`` makes it a folder of shards of that many bytes of files (or "50G"). ``compression`` is "lz4", "zstd" or
-    "zstd:LEVEL", for what is no JPEG. ``workers`` threads read and encode (``None``: one a core). ``append`` adds to
+    ``shard_size`` makes it a folder of shards of that many bytes of files (or "50G"). ``compression`` is "lz4", "zstd"
+    or "zstd:LEVEL", for what is no JPEG. ``workers`` threads read and encode (``None``: one a core). ``append`` adds to
     the archive that is there; a path that is there already is then an error, unless ``replace``.
     ``path`` may be a URL, with ``storage_options`` for its client.
 

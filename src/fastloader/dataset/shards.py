@@ -22,6 +22,8 @@ from fastloader.stores import ObjectPath
 from fastloader.stores.copying import below
 from fastloader.types import Sample
 from fastloader.writer import DatasetWriter
+from fastloader.writer.schema import make_specs
+from fastloader.writer.training import Training
 
 Advance = Callable[[int], None]
 Dictionaries = dict[int, bytes]
@@ -90,6 +92,11 @@ def _sound(folder: Path | ObjectPath, number: int) -> Shard | None:
     with contextlib.suppress(FastLoaderError):
         return shard_at(folder / shard_name(number), shard_name(number))
     return None
+
+
+def needs_dictionaries(fields: Mapping[str, Field], compression: Any) -> bool:
+    """Whether shards may be compressed with what the first has learned."""
+    return Training(make_specs(dict(fields), compression, None), {}).wanted
 
 
 def dictionaries_of(folder: Path | ObjectPath) -> Dictionaries:
