@@ -53,6 +53,8 @@ def cluster() -> Iterator[Cluster]:
     try:
         grown(made)
         ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
+        ray.data.DataContext.get_current().execution_options.preserve_order = True
+        ray.data.DataContext.get_current().enable_progress_bars = False
         yield made
     finally:
         ray.shutdown()
@@ -239,9 +241,7 @@ def test_a_conversion_into_a_bucket_is_the_same_though_a_node_is_killed(
     fields: Any = {"text": fl.TextField(dictionary=1024)}
 
     def task(place: Any, name: str, node: Any, run: Any, recipe: Any, dictionaries: Any) -> Iterator[Any]:
-        seen = 0
         for event in converting_task(place, name, node, run, recipe, dictionaries):
-            seen += 1
             if name == "shard-00002.fld" and once(killed):
                 kill_this_node()
             yield event
@@ -287,8 +287,9 @@ def test_a_conversion_goes_on_with_the_shards_that_are_there(
     converting.convert_dataset(dataset, tmp_path / "a.fld", shard_size="100KB")
     assert {name: (tmp_path / "a.fld" / name).stat().st_ino for name in before} == before
     assert files_of(tmp_path / "a.fld") == files_of(tmp_path / "one.fld")
+    stream = fl.Dataset.from_generator(lambda: iter([{"x": 1}]))
     with pytest.raises(fl.FormatError, match="without random access"):
-        converting.convert_dataset(dataset.filter(bool), tmp_path / "b.fld", shard_size="100KB")
+        converting.convert_dataset(stream, tmp_path / "b.fld", shard_size="100KB")
 
 
 def test_the_commands_give_what_they_give_on_one_machine(

@@ -66,7 +66,7 @@ def plan_shards(
     factor = float(np.sum(held, where=known)) / max(1.0, float(np.sum(told, where=known))) if known.any() else 1.0
     edges = [0]
     room = size
-    total = node.length(run)
+    total = node.length(run) or 0
     for first in range(0, total, AT_ONCE):
         places = np.arange(first, min(first + AT_ONCE, total), dtype=np.int64)
         found = weights(node, run, places) * factor

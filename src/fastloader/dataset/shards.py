@@ -120,7 +120,8 @@ def write_here(
         sender = _Sender(stack, folder) if isinstance(folder, ObjectPath) else None
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastloader-"))) if sender else folder
         assert isinstance(place, Path)
-        at, coming, open_samples = -1, iter(()), contextlib.ExitStack()
+        at, open_samples = -1, contextlib.ExitStack()
+        coming: Iterator[Sample] = iter(())
         stack.push(open_samples)
         for number in range(len(plan)):
             if number in done:

@@ -8,7 +8,7 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,7 +96,7 @@ def delivered(place: Place, name: str, make: Make) -> Iterator[Event]:
         yield Failed(error)
 
 
-def _watched(make: Make, path: Path) -> Iterator[Any]:
+def _watched(make: Make, path: Path) -> Generator[int, None, Any]:
     """Run ``make`` and yield, now and then, how many more it has done; what it gives is returned."""
     told: queue.SimpleQueue[int | None] = queue.SimpleQueue()
     ending = threading.Event()

@@ -19,9 +19,9 @@ def nodes_that_see(paths: Sequence[Path]) -> list[str] | None:
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
     if len(nodes) < 2:
         return None
-    looked = ray.remote(_facts).options(num_cpus=0, max_retries=1)
+    look = ray.remote(num_cpus=0, max_retries=1)(_facts)
     answers = {
-        looked.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(paths): node
+        look.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(paths): node
         for node in nodes
     }
     ready, _ = ray.wait(list(answers), num_returns=len(answers), timeout=PATIENCE)

@@ -28,7 +28,7 @@ class Place:
 
     @classmethod
     def at(cls, folder: Path | ObjectPath) -> Place:
-        """This folder, marked."""
+        """A folder, which gets its mark."""
         if isinstance(folder, ObjectPath):
             return cls(folder)
         mark = f".here-{secrets.token_hex(8)}"

@@ -6,7 +6,7 @@ import os
 import posixpath
 import secrets
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,10 @@ def write_fld(
 
     A write task makes a shard of at least ``shard_size`` bytes of blocks, but for the last. ``fields`` names the fields
     of columns; others are told from the columns' types. What tasks leave that fail or are done again is not seen: the
-    dataset appears with its manifest, when all shards are there, with rows in the order of the blocks. ``options`` are
+    dataset appears with its manifest, when all shards are there, in the order of their tasks. ``options`` are
     those of ``ray.data.Dataset.write_datasink``.
+
+    Ray gives blocks to tasks as they are ready; with ``preserve_order`` of its execution options, in their order.
     """
     size = parse_size(shard_size, "shard_size")
     if size < 1:
@@ -65,7 +67,7 @@ class _Written:
     shard: Shard
 
 
-class FldDatasink(Datasink[_Written]):  # type: ignore[misc]  # Ray has no annotations that mypy takes
+class FldDatasink(Datasink["_Written | None"]):
     """Where write tasks put their shards: a folder aside, or one within the dataset's in a store."""
 
     def __init__(
@@ -117,7 +119,9 @@ class FldDatasink(Datasink[_Written]):  # type: ignore[misc]  # Ray has no annot
         """Make a shard, under a name that no other try has."""
         assert self._place is not None
         assert self._recipe is not None
-        rows = (row for block in blocks for row in BlockAccessor.for_block(block).iter_rows(public_row_format=True))
+        rows: Iterator[Any] = (
+            row for block in blocks for row in BlockAccessor.for_block(block).iter_rows(public_row_format=True)
+        )
         name = f"shard-{secrets.token_hex(4)}-{ctx.task_idx:05d}.fld"
         place = self._place
         if isinstance(place.folder, ObjectPath):
@@ -201,13 +205,17 @@ def fields_of_schema(schema: Any, named: Mapping[str, Field]) -> dict[str, Field
 
 def field_of_type(name: str, kind: Any) -> Field:
     """The field that holds what a column of this type does."""
-    tensor = getattr(kind, "scalar_type", None)  # of Ray's own types for arrays
-    if tensor is not None:
-        shape = getattr(kind, "shape", None)
-        dimensions = len(shape) if shape is not None else int(kind.ndim)
-        return NDArrayField(tensor.to_pandas_dtype(), tuple(shape) if shape is not None else (None,) * dimensions)
-    if isinstance(kind, np.dtype):
-        kind = pa.from_numpy_dtype(kind) if kind.kind in "iufb" else pa.null()
+    if isinstance(kind, pa.BaseExtensionType):
+        if not hasattr(kind, "shape"):  # of Python objects
+            return JSONField()
+        sizes = kind.shape or (None,) * kind.ndim
+        return NDArrayField(
+            kind.value_type.to_pandas_dtype(), tuple(None if size is None else int(size) for size in sizes)
+        )
+    if isinstance(kind, np.dtype) and kind.kind in "biuf":  # of a block of pandas
+        kind = pa.from_numpy_dtype(kind)
+    if not isinstance(kind, pa.DataType):
+        raise _unnamed(name, kind)
     if pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and kind != pa.uint64()):
         return IntField()
     if pa.types.is_floating(kind):
@@ -220,4 +228,11 @@ def field_of_type(name: str, kind: Any) -> Field:
         return NDArrayField(kind.value_type.to_pandas_dtype(), (None,))
     if pa.types.is_list(kind) or pa.types.is_struct(kind):
         return JSONField()
-    raise FormatError(f"column {name!r} is of type {kind}; name its field, as in fields={{{name!r}: BytesField()}}")
+    raise _unnamed(name, kind)
+
+
+def _unnamed(name: str, kind: object) -> FormatError:
+    return FormatError(
+        f"column {name!r} is of type {kind}, which tells no field",
+        hint=f"name it, as in fields={{{name!r}: BytesField()}}",
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,7 @@ def read_fld(
             path=url,
         )
     if not reader.dataset.is_remote and ray.is_initialized():  # else Ray starts on this machine alone
-        seen = nodes_that_see([Path(reader.path / reader.dataset.shards[0].path)])
+        seen = nodes_that_see([reader.dataset.local / reader.dataset.shards[0].path])
         if seen is not None:
             remote = dict(options.pop("ray_remote_args", None) or {})
             remote.setdefault("scheduling_strategy", NodeLabelSchedulingStrategy(hard={"ray.io/node-id": In(*seen)}))
@@ -58,7 +58,7 @@ def read_fld(
     return read_datasource(FldDatasource(reader.dataset, names), **options)
 
 
-class FldDatasource(Datasource):  # type: ignore[misc]  # Ray has no annotations that mypy takes
+class FldDatasource(Datasource):
     """The samples of a snapshot: what is appended later is not read."""
 
     def __init__(self, dataset: Dataset, names: Sequence[str]) -> None:
@@ -115,7 +115,7 @@ def runs_of_pages(dataset: Dataset, count: int) -> list[tuple[int, int]]:
     wanted = np.arange(1, count) * total // count
     near = np.searchsorted(firsts, wanted)
     edges = np.unique([0, *firsts[near[near < len(firsts)]].tolist(), total]).tolist()
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(pairwise(edges))
 
 
 def _files(dataset: Dataset, first: int, end: int) -> tuple[str, ...]:

@@ -43,10 +43,9 @@ def world_from_environment(
     World(rank=3, world_size=8)
     """
     found = None
-    if rank is None or world_size is None:
-        if world_size != 1:
-            found = _in_ray_train() if environment is None else None
-            found = found or _launched(os.environ if environment is None else environment)
+    if (rank is None or world_size is None) and world_size != 1:
+        found = _in_ray_train() if environment is None else None
+        found = found or _launched(os.environ if environment is None else environment)
     if found is None:
         if rank is not None and world_size is None:
             raise ValueError(f"rank={rank} is given but world_size is not, and the environment does not tell")
@@ -67,7 +66,7 @@ def checked(rank: int, world_size: int) -> World:
 
 
 def _in_ray_train() -> World | None:
-    """This worker of Ray Train, if it is one: then the module is there, and knows."""
+    """The worker of Ray Train that runs here, if one does: then the module is there, and knows."""
     train = sys.modules.get("ray.train")
     if train is None:
         return None
