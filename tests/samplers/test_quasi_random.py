@@ -219,7 +219,7 @@ def test_pages_told_from_a_manifest_hold_every_sample_once(shards, at_most, page
     assert pages.count.sum() == starts[-1]
     assert np.array_equal(pages.first[1:], pages.first[:-1] + pages.count[:-1])
     whole = sum(max(1, -(-size // page_size)) for _, size in shards)
-    assert pages.merged == max(1, -(-whole // at_most))
+    assert pages.merged == max(16, -(-whole // at_most))
     assert len(pages) <= at_most + len(shards)
     for start in starts[:-1][np.diff(starts) > 0].tolist():  # none lies in two shards
         assert start in pages.first
@@ -233,12 +233,10 @@ def test_shards_of_a_vast_dataset_are_not_opened_for_their_pages(tmp_path, monke
             writer.write_sample({"x": bytes(900)})
     monkeypatch.setattr(quasi_random, "MANY_SHARDS", 5)
     with fl.open(tmp_path / "x.fld") as reader:
-        exact = len(reader.dataset.file(0).pages()) * len(reader.dataset.shards)
-    with fl.open(tmp_path / "x.fld") as reader:
         loader = fl.DataLoader(reader, 16, order="quasi_random", window=2, seed=1, num_workers=1, rank=0, world_size=9)
         assert len(loader) == 3
         assert list(reader.dataset._files) == [0]  # which tells the fields
-        assert len(Pages.of(reader.dataset)) == pytest.approx(exact, rel=0.4)
+        assert len(Pages.of(reader.dataset)) == len(reader.dataset.shards)  # of five pages each
     seen = []
     for rank in range(3):
         with fl.open(tmp_path / "x.fld") as reader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from pathlib import Path
 from typing import Any
@@ -167,3 +168,10 @@ def test_what_is_given_is_checked() -> None:
         simulate(manifest, world_size=2, batch_size=1, rank=2)
     with pytest.raises(ValueError, match="world_size"):
         simulate(manifest, world_size=0, batch_size=1)
+
+
+def test_the_code_of_the_page_on_scale_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs/explanation/scale.md").read_text()
+    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    exec(compile(code, "scale.md", "exec"), {})

@@ -20,6 +20,7 @@ MAX_RUNS = 2**20
 """With more pages than this, neighbours are taken together, so that an order stays under about 50 MB."""
 MANY_SHARDS = 4096
 """With more shards than this, pages are told from the manifest: opening all shards would take minutes, on each rank."""
+LEAST_RUN = 16
 
 
 class PagedFile(Protocol):
@@ -95,10 +96,10 @@ class Pages:
     ) -> Pages:
         """Runs of about as many pages, told from a manifest: each shard's samples are taken to be of equal size.
 
-        Runs do not begin where pages do, so the page between two may be read for both.
+        Runs do not begin where pages do, so the page between two is read for both: so they have 16 pages or more.
         """
         pages = np.maximum(1, -(-sizes // page_size))
-        merged = max(1, -(-int(pages.sum()) // whole("at_most", at_most, 1)))
+        merged = max(LEAST_RUN, -(-int(pages.sum()) // whole("at_most", at_most, 1)))
         samples = np.diff(starts)
         parts = np.minimum(-(-pages // merged), samples)
         shard = np.repeat(np.arange(len(parts)), parts)
