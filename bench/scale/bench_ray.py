@@ -110,5 +110,6 @@ def main() -> list[Result]:
                "< 1.2", f"{rate['convert_there']:.0f} against {rate['convert_here']:.0f} MB/s"),
         Result("the plan of an archive", "creating it, one process", took["plan"] / took["create_here"], "low",
                f"{took['plan'] / FILES * 1e6:.1f} us a file"),
-        Result("starting a cluster here", "creating, one process", up / took["create_here"], "", f"{up:.1f} s, not in the above"),
+        Result("starting a cluster here", "creating, one process", up / took["create_here"], "",
+               f"{up:.1f} s, not in the above"),
     ]  # fmt: skip

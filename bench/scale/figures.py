@@ -127,8 +127,8 @@ def first_batch(world: World) -> str:
     for name, one in world.simulations.items():
         rank = max(one.ranks, key=lambda rank: rank.first_batch_bytes)
         rows.append((
-            name, number(rank.first_batch_shards), number(rank.first_batch_requests), number(rank.first_batch_bytes, 1e6),
-            number(one.first_batch_seconds(LINK)),
+            name, number(rank.first_batch_shards), number(rank.first_batch_requests),
+            number(rank.first_batch_bytes, 1e6), number(one.first_batch_seconds(LINK)),
         ))  # fmt: skip
     return table(("order", "shards opened", "requests", "MB", "seconds"), rows)
 

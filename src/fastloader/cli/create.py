@@ -101,7 +101,9 @@ def _write(
     choice = choice_of(include, exclude)
     names = _names(files_from, null) if files_from is not None or null else None
     warnings: list[str] = []
-    source = FolderSource(folder, choice, names, _itself(archive, folder), lambda text: _warn(text, warnings))
+    source = FolderSource(
+        folder, choice, names, _itself(archive), lambda text: _warn(text, warnings), _aside(archive, folder)
+    )
     began = time.monotonic()
     try:
         with progress("adding" if append else "creating", None, show=False if quiet else None) as advance:
@@ -158,8 +160,8 @@ def _size(archive: str) -> int | None:
         return None
 
 
-def _itself(archive: str, folder: Path) -> frozenset[tuple[int, int]]:
-    """An archive that lies in the folder is not put into itself, nor is what it is made of while it is made."""
+def _itself(archive: str) -> frozenset[tuple[int, int]]:
+    """An archive that lies in the folder is not put into itself."""
     from fastloader.stores.urls import local_path
 
     local = local_path(archive)
@@ -168,6 +170,18 @@ def _itself(archive: str, folder: Path) -> frozenset[tuple[int, int]]:
     except OSError:
         return frozenset()
     return frozenset({(status.st_dev, status.st_ino)})
+
+
+def _aside(archive: str, folder: Path) -> tuple[bytes, ...]:
+    """Nor is what it is made of while it is made."""
+    from fastloader.stores.urls import local_path
+
+    local = local_path(archive)
+    if local is None:
+        return ()
+    inside = os.path.relpath(os.path.realpath(local), os.path.realpath(folder))
+    parent, name = os.path.split(inside)
+    return tuple(os.fsencode(os.path.join(parent, f".{name}{kind}.writing-")) for kind in ("", ".append"))
 
 
 def _names(path: str | None, null: bool) -> Iterator[bytes]:

@@ -63,11 +63,14 @@ def connected(address: str | None = None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
+    where = address or os.environ.get("RAY_ADDRESS", "")
+    if where.startswith("ray://"):
+        raise ValueError(f"{where}: is for Ray Client; run this on a machine of the cluster, and give host:port")
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-    if address is None and not os.environ.get("RAY_ADDRESS"):
+    if not where:
         options |= {"address": "local", "include_dashboard": False, "object_store_memory": OBJECT_STORE}
     else:
-        options["address"] = address
+        options["address"] = where
     try:
         ray.init(**options)
     except (ConnectionError, RuntimeError, ValueError) as error:
