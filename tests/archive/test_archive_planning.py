@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from fastloader.archive.folders import FolderSource
 from fastloader.archive.planning import plan_shards, write_shard
 from fastloader.archive.writer import ArchiveWriter
-from fastloader.formats.fld import shard_name
+from fastloader.formats.fld import Dataset, shard_name
 
 NAMES = st.text("ab.-~", min_size=1, max_size=3).filter(lambda name: name not in (".", ".."))
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
-THINGS = st.dictionaries(PATHS, st.one_of(st.integers(0, 3000), st.sampled_from(["folder", "link", "second name"])))
+SIZES = [0, 22, 372, 872, 3000]  # with 128 for the tables, many fill a shard to the byte
+THINGS = st.dictionaries(PATHS, st.sampled_from([*SIZES, "folder", "link", "second name"]), max_size=12)
 
 
 def make(folder: Path, things: dict[str, int | str]) -> None:
@@ -43,7 +44,7 @@ def make(folder: Path, things: dict[str, int | str]) -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(THINGS, st.sampled_from([1, 300, 1000, 5000]), st.sampled_from([None, "zstd"]), st.sampled_from([0, 2]))
+@given(THINGS, st.sampled_from([1, 150, 500, 1000, 5000]), st.sampled_from([None, "zstd"]), st.sampled_from([0, 2]))
 def test_they_are_the_same_bytes(
     tmp_path_factory: pytest.TempPathFactory,
     things: dict[str, int | str],
@@ -63,6 +64,16 @@ def test_they_are_the_same_bytes(
     assert (files, total) == (writer.num_files, writer.num_bytes)
     apart = {path.name: path.read_bytes() for path in (place / "apart").iterdir()}
     assert apart == {path.name: path.read_bytes() for path in (place / "one.fld").glob("*.fld")}
+
+
+@pytest.mark.parametrize(("size", "shard_size"), [(372, 1000), (372, 999), (0, 256), (872, 1000)])
+def test_a_shard_is_full_to_the_byte(tmp_path: Path, size: int, shard_size: int) -> None:
+    make(tmp_path / "in", {f"{i:03d}": size for i in range(6)})
+    with ArchiveWriter(tmp_path / "one.fld", shard_size=shard_size) as writer:
+        writer.add_folder(FolderSource(tmp_path / "in"))
+    planned = [len(shard.names) for shard in plan_shards(FolderSource(tmp_path / "in"), shard_size)]
+    assert planned == [shard.num_samples for shard in Dataset(tmp_path / "one.fld").shards]
+    assert planned[0] == shard_size // (size + 128)
 
 
 def test_a_shard_holds_no_more_than_its_size_of_files(tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 FILES, SIZE = 900, 3_000
 SHARD = "450KB"
 STORE = 100 << 20
+SOON = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 1000, "health_check_failure_threshold": 4}
+"""When a node is taken for dead: after seconds, not half a minute."""
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +50,7 @@ def cluster() -> Iterator[Cluster]:
         initialize_head=True,
         head_node_args={
             "num_cpus": 0, "object_store_memory": STORE, "include_dashboard": False, "temp_dir": folder,
+            "_system_config": SOON,
         },
     )  # fmt: skip
     try:
