@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from common import Result
-from peers import Peers
+from peer_environments import Peers
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "peers"))

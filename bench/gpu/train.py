@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def synthetic(batch: int) -> Iterator[tuple[Any, Any]]:
         yield images, labels
 
 
-def ours(path: Path, batch: int, workers: int) -> Iterator[tuple[Any, Any]]:
+def ours(path: Path, batch: int, workers: int, decode: Any = "cpu") -> Iterator[tuple[Any, Any]]:
     """Epoch after epoch of TorchLoader."""
     pipeline = [
         ops.RandomResizedCrop(224), ops.HorizontalFlip(), ops.Normalize(MEAN, STD), ops.Cast("bfloat16"),
@@ -75,16 +76,16 @@ def ours(path: Path, batch: int, workers: int) -> Iterator[tuple[Any, Any]]:
     ]  # fmt: skip
     loader = TorchLoader(
         path, batch, device="cuda", channels_last=True, pipelines={"image": pipeline}, num_workers=workers,
-        drop_last=True, prefetch_factor=2,
+        drop_last=True, prefetch_factor=2, decode=decode,
     )  # fmt: skip
     while True:
         for one in loader:
             yield one["image"], one["label"]
 
 
-def alone(path: Path, batch: int, workers: int, steps: int = 100) -> float:
+def alone(path: Path, batch: int, workers: int, decode: str = "cpu", steps: int = 100) -> float:
     """Images a second that TorchLoader brings to the GPU where nobody trains."""
-    batches = ours(path, batch, workers)
+    batches = ours(path, batch, workers, decode)
     for step in range(20 + steps):
         if step == 20:
             torch.cuda.synchronize()
@@ -131,10 +132,12 @@ def train(name: str, batches: Iterator[tuple[Any, Any]], batch: int, steps: int,
             marks.append((before, behind))
     torch.cuda.synchronize()
     took = time.perf_counter() - began
+    begun = [one.elapsed_time(other) for (one, _), (other, _) in pairwise(marks)]
     waited = [before.elapsed_time(behind) for before, behind in marks]
     return {
         "images_per_second": steps * batch / took, "waiting": sum(waited) / 1e3 / took,
         "step_ms": took / steps * 1e3, "waits_ms": [round(one, 3) for one in waited],
+        "steps_ms": [round(one, 3) for one in begun],
     }  # fmt: skip
 
 
@@ -148,6 +151,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--peer", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument(
+        "--decode", default="cpu,gpu,hybrid", help="ways to decode that are measured where nobody trains"
+    )
+    parser.add_argument("--train-decode", default="cpu", help="ways to decode that train, beside the ceiling")
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
     every = sorted(os.sched_getaffinity(0))
@@ -156,7 +163,9 @@ def main() -> None:
         path = Path(folder) / "photos.fld"
         write(path, chosen.photos)
         for name, cores in zip(chosen.models.split(","), map(int, chosen.cores.split(",")), strict=True):
-            ways = ["synthetic", f"TorchLoader, {cores} cores"]
+            modes = {f"TorchLoader, {cores} cores{'' if one == 'cpu' else f', decode={one!r}'}": one
+                     for one in chosen.train_decode.split(",")}  # fmt: skip
+            ways = ["synthetic", *modes]
             if chosen.peer:
                 ways.append(f"torch DataLoader + torchvision, {len(every)} workers")
             found: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
@@ -167,13 +176,17 @@ def main() -> None:
                     if way == "synthetic":
                         batches = synthetic(chosen.batch)
                     elif way.startswith("TorchLoader"):
-                        batches = ours(path, chosen.batch, cores)
+                        batches = ours(path, chosen.batch, cores, modes[way])
                     else:
                         batches = torchs(chosen.photos, chosen.batch, len(every))
                     found[way].append(train(name, batches, chosen.batch, steps, 20))
                     del batches
             os.sched_setaffinity(0, every[:cores])
-            print(f"{name:9} TorchLoader alone, {cores} cores: {alone(path, chosen.batch, cores):,.0f} images/s")
+            for decode in chosen.decode.split(","):
+                speed = alone(path, chosen.batch, cores, decode)
+                print(
+                    f"{name:9} TorchLoader alone, {cores} cores, decode={decode!r}: {speed:,.0f} images/s", flush=True
+                )
             ceiling = max(one["images_per_second"] for one in found["synthetic"])
             for way, results in found.items():
                 best = max(results, key=lambda one: one["images_per_second"])

@@ -80,6 +80,22 @@ struct BoundProgram {
         return longer;
     }
 
+    // Itself with rows that may hold JPEGs instead of pixels.
+    BoundProgram with_parts(double share, std::uint32_t op) const {
+        if (!chain.first || !chain.stages.empty()) throw nb::value_error("a program alone");
+        auto made = std::make_shared<fl::Program>();
+        const auto id = made->id;
+        *made = *chain.first;
+        made->id = id;
+        made->parts = true;
+        made->part_share = share;
+        made->part_op = op;
+        fl::check_program(*made);
+        BoundProgram other(*this);
+        other.chain.first = made;
+        return other;
+    }
+
     fl::Chain chain;
 };
 
@@ -224,6 +240,7 @@ void bind_programs(nb::module_& m) {
         }, "address"_a, "name"_a, "metadata_size"_a, "row_bytes"_a, "seed"_a)
         .def_prop_ro("row_bytes", [](const BoundProgram& p) { return p.chain.row_bytes(); })
         .def_prop_ro("told", [](const BoundProgram& p) { return p.chain.told; })
+        .def("with_parts", &BoundProgram::with_parts, "share"_a, "op"_a)
         .def("then", [](const BoundProgram& p, const BoundProgram& next) {
             if (!next.chain.first || !next.chain.stages.empty()) throw nb::value_error("a program alone");
             return p.then({.program = next.chain.first});

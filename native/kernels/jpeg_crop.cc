@@ -160,25 +160,22 @@ bool worth_it(const std::vector<JpegRun>& runs, BitPlace scan) {
     return static_cast<double>(bits) * (1 + kSpliceCost) < static_cast<double>(runs.back().end - scan);
 }
 
-bool decode_spliced(Bytes jpeg, Bytes index, const ImageShape& shape, Wanted& wanted, bool always) {
-    JpegFrame frame;
-    if (frame.parse(jpeg)) return false;
-    if (ImageShape{frame.height, frame.width, frame.components, 8} != shape)
-        throw Failure("decode", "JPEG: differs from its stored shape");
-    check_claim(ImageKind::jpeg, shape, jpeg.size());
+// Makes the small JPEG around a box of the image, shrunk or not, in the workshop, and says where in the image it lies.
+// False where there is no index, or where it would save nothing.
+bool splice_box(JpegFrame& frame, Bytes jpeg, Bytes index, const JpegBox& box, std::uint32_t shrink, bool always,
+                JpegPart& part) {
     const JpegIndex anchors(index, frame, jpeg);
     if (!anchors.there()) return false;
 
-    const auto block = 8 / wanted.shrink;
+    const auto block = 8 / shrink;
     const auto mcu_width = frame.max_h * block, mcu_height = frame.max_v * block;
     const auto more_x = frame.max_h > 1 ? frame.max_h : 0, more_y = frame.max_v > 1 ? frame.max_v : 0;
-    const auto& box = wanted.box;
     const auto rows = reach(box.y, box.height, more_y, mcu_height, frame.mcu_rows);
     auto groups = reach(box.x, box.width, more_x, mcu_width * anchors.interval(), anchors.per_row());
     const auto left = [&] { return groups.begin * anchors.interval() * 8 * frame.max_h; };
     const auto right = [&] { return std::min(frame.width, groups.end * anchors.interval() * 8 * frame.max_h); };
     // libjpeg upsamples in another way where an image has less than three samples across.
-    while (ceil_div(right() - left(), wanted.shrink) <= 2 * frame.max_h) {
+    while (ceil_div(right() - left(), shrink) <= 2 * frame.max_h) {
         if (groups.begin > 0)
             --groups.begin;
         else if (groups.end < anchors.per_row())
@@ -190,17 +187,43 @@ bool decode_spliced(Bytes jpeg, Bytes index, const ImageShape& shape, Wanted& wa
     auto& shop = workshop();
     anchors.runs(rows.begin, rows.end, groups.begin, groups.end, shop.runs);
     if (!always && !worth_it(shop.runs, BitPlace{frame.scan} * 8)) return false;
-    const auto top = rows.begin * 8 * frame.max_v;
-    const auto width = right() - left();
-    const auto height = std::min(frame.height, rows.end * 8 * frame.max_v) - top;
-    if (!jpeg_splice(frame, jpeg, shop.runs, width, height, shop.small)) return false;
-
-    auto part = wanted;
-    part.box.x -= left() / wanted.shrink;
-    part.box.y -= top / wanted.shrink;
-    if (!shop.spliced.read_header(shop.small.written())) shop.spliced.fail();
-    decode_box(shop.spliced, part, shop.rows);
+    part.left = left();
+    part.top = rows.begin * 8 * frame.max_v;
+    part.width = right() - left();
+    part.height = std::min(frame.height, rows.end * 8 * frame.max_v) - part.top;
+    if (!jpeg_splice(frame, jpeg, shop.runs, part.width, part.height, shop.small)) return false;
+    part.data = shop.small.written();
     return true;
+}
+
+// False where this is no JPEG that parts can be cut out of.
+bool read_frame(JpegFrame& frame, Bytes jpeg, const ImageShape& shape) {
+    if (frame.parse(jpeg)) return false;
+    if (ImageShape{frame.height, frame.width, frame.components, 8} != shape)
+        throw Failure("decode", "JPEG: differs from its stored shape");
+    check_claim(ImageKind::jpeg, shape, jpeg.size());
+    return true;
+}
+
+bool decode_spliced(Bytes jpeg, Bytes index, const ImageShape& shape, Wanted& wanted, bool always) {
+    JpegFrame frame;
+    JpegPart part;
+    if (!read_frame(frame, jpeg, shape) || !splice_box(frame, jpeg, index, wanted.box, wanted.shrink, always, part))
+        return false;
+    auto inside = wanted;
+    inside.box.x -= part.left / wanted.shrink;
+    inside.box.y -= part.top / wanted.shrink;
+    auto& shop = workshop();
+    if (!shop.spliced.read_header(part.data)) shop.spliced.fail();
+    decode_box(shop.spliced, inside, shop.rows);
+    return true;
+}
+
+// Whether the colours are YCbCr, for sure. A file without either marker is, unless its components are called R, G and B.
+bool is_ycbcr(const JpegFrame& frame) {
+    if (frame.components != 3) return false;
+    if (!frame.adobe.empty()) return frame.adobe[11] == 1;
+    return !frame.jfif.empty() || frame.component[0].id != 'R';
 }
 
 }  // namespace
@@ -231,6 +254,17 @@ JpegRoute jpeg_decode_box(Bytes jpeg, Bytes index, const JpegRequest& request, s
     wanted.partial = request.route != JpegRoute::full;
     decode_whole(jpeg, request.shape, wanted);
     return wanted.partial ? JpegRoute::partial : JpegRoute::full;
+}
+
+std::optional<JpegPart> jpeg_cut_box(Bytes jpeg, Bytes index, const ImageShape& shape, const JpegBox& box) {
+    JpegFrame frame;
+    if (!read_frame(frame, jpeg, shape) || !is_ycbcr(frame)) return std::nullopt;
+    JpegPart part;
+    if (!index.empty() && splice_box(frame, jpeg, index, box, 1, false, part)) {
+        part.data = part.data.first(part.data.size() - kSpliceTail);
+        return part;
+    }
+    return JpegPart{jpeg, 0, 0, frame.width, frame.height};
 }
 
 }  // namespace fl

@@ -1,6 +1,8 @@
 // A part of a JPEG's pixels, without decoding the rest where that can be avoided.
 #pragma once
 
+#include <optional>
+
 #include "image.h"
 #include "jpeg_index.h"
 
@@ -34,5 +36,15 @@ struct JpegRequest {
 // for bit. `index` may be empty. Data outside what the box needs may go unread, so that damage there goes unnoticed;
 // damage inside is Failure "decode". Returns the way taken: a way that can't serve gives way to the one before it.
 JpegRoute jpeg_decode_box(Bytes jpeg, Bytes index, const JpegRequest& request, std::uint8_t* out, std::size_t stride);
+
+// A JPEG of its own that shows a part of another: where that lies in the whole image.
+struct JpegPart {
+    Bytes data;
+    std::uint32_t left = 0, top = 0, width = 0, height = 0;
+};
+
+// The box as a JPEG, for a decoder elsewhere: small where there is an index, else the whole. The data is there until this
+// thread's next call. Nothing where not every decoder would read it alike: what is not one sequential scan of YCbCr.
+std::optional<JpegPart> jpeg_cut_box(Bytes jpeg, Bytes index, const ImageShape& shape, const JpegBox& box);
 
 }  // namespace fl

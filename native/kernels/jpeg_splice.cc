@@ -6,8 +6,6 @@
 namespace fl {
 namespace {
 
-// The fast decoder wants 512 bytes a block in front of it before each MCU.
-constexpr std::size_t kAhead = 512 * 10;
 constexpr std::size_t kHeader = 8192;  // more than all tables take
 
 class HeaderWriter {
@@ -138,11 +136,11 @@ bool jpeg_splice(JpegFrame& frame, Bytes jpeg, std::span<const JpegRun> runs, st
         if (!put_run(frame, jpeg, run, before, out)) return false;
         before = run.dc_end;
     }
-    out.reserve(kAhead);
+    out.reserve(kSpliceTail);
     out.finish();
     out.byte(0xFF);
     out.byte(0xD9);
-    out.zeros(kAhead);
+    out.zeros(kSpliceTail);
     return true;
 }
 

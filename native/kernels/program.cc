@@ -43,6 +43,12 @@ void check_program(const Program& program) {
     if (program.stored == StoredKind::raw && program.upright)
         throw Failure("argument", "raw images say nothing to turn them by");
     if (program.cast.channels != 1 && program.cast.channels != 3) throw Failure("argument", "1 or 3 channels");
+    if (program.parts) {
+        require(program.stored == StoredKind::jpeg, "parts of what is no JPEG");
+        require(program.cast.channels == 3 && program.cast.element == Element::uint8 && program.cast.layout == Layout::hwc,
+                "parts beside pixels that are not bytes, a pixel's together");
+        require(program.part_share >= 0 && program.part_share <= 1, "a share");
+    }
     for (const auto& step : program.steps) {
         const auto rule = rule_of(step.kind);
         if (step.numbers.size() != rule.numbers)
@@ -124,6 +130,12 @@ Matrix ProgramRunner::run(const Program& program, Bytes payload, const ImageShap
         Random random(program.seed, epoch, sample, program.steps[i].op);
         prepared.steps[i](program.steps[i], s.image, random, Told(told.first(mine)));
         told = told.subspan(mine);
+    }
+    if (program.parts) {
+        Random random(program.seed, epoch, sample, program.part_op);
+        if (random.uniform() < program.part_share && s.image.finish_as_part(out)) return s.image.geometry();
+        store(out.data(), PartHeader{});
+        out = out.subspan(sizeof(PartHeader), program.pixel_bytes());
     }
     s.image.finish(*prepared.cast, out);
     return s.image.geometry();

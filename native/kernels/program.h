@@ -3,6 +3,7 @@
 // sample becomes depends on the seed, the epoch and the sample alone.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -65,6 +66,19 @@ enum class StoredKind : std::uint8_t { jpeg, png, raw, webp, runs, labels };
 // Of an encoded image; raw ones have none.
 ImageKind kind_of(StoredKind stored);
 
+// In front of a row that may hold a JPEG instead of pixels, for a decoder elsewhere. Behind it lie, as 32-bit integers, for
+// each column of the result the JPEG's first column that it is made of and `across` weights, and the same for its rows
+// with `down` weights; then the JPEG. Columns are made first, and rounded. 1 is 2^kWeightBits.
+struct PartHeader {
+    std::uint32_t bytes = 0;              // of the JPEG; 0: there is none, pixels follow
+    std::uint32_t width = 0, height = 0;  // of the JPEG
+    std::uint32_t at = 0;                 // where the JPEG begins in the row
+    std::uint32_t across = 0, down = 0;
+    std::uint32_t unused[10] = {};
+};
+static_assert(sizeof(PartHeader) == 64);
+constexpr std::size_t kPartRoom = 64 << 10;  // for a JPEG, where pixels take less
+
 struct Program {
     Program();
     std::uint64_t id;  // of its own, so that what a thread keeps of one is not taken for another's
@@ -77,8 +91,15 @@ struct Program {
     std::uint32_t height = 0, width = 0;  // of the result
     CastSpec cast;                        // its channels are those of the result
     std::uint64_t seed = 0;
+    bool parts = false;            // rows have a header, and may hold JPEGs
+    double part_share = 0;         // of the samples that may; which ones is drawn by place
+    std::uint32_t part_op = 0;     // the number that keys this draw
 
-    std::size_t row_bytes() const { return std::size_t{height} * width * cast.channels * size_of(cast.element); }
+    std::size_t pixel_bytes() const { return std::size_t{height} * width * cast.channels * size_of(cast.element); }
+    std::size_t row_bytes() const {
+        const auto room = sizeof(PartHeader) + std::max(pixel_bytes(), kPartRoom);
+        return parts ? (room + 63) & ~std::size_t{63} : pixel_bytes();  // tables are read where they lie
+    }
 };
 
 // Throws Failure "argument" for a program that can't be run.

@@ -22,6 +22,28 @@ void mirror_row(const std::uint8_t* from, std::uint32_t width, std::uint32_t cha
     });
 }
 
+std::uint8_t* put(std::uint8_t* to, std::int32_t number) {
+    store(to, number);
+    return to + sizeof number;
+}
+
+// A table as a PartHeader has it: `shift` is added to positions.
+std::uint8_t* put_axis(const Axis<std::int32_t>& axis, std::int32_t shift, std::uint8_t* to) {
+    for (std::size_t i = 0; i < axis.first.size(); ++i) {
+        to = put(to, static_cast<std::int32_t>(axis.first[i]) + shift);
+        const std::size_t bytes = axis.stride * sizeof(std::int32_t);
+        std::memcpy(to, axis.weights.data() + i * axis.stride, bytes);
+        to += bytes;
+    }
+    return to;
+}
+
+std::uint8_t* put_places(std::uint32_t count, std::int32_t first, bool reversed, std::uint8_t* to) {
+    for (std::uint32_t i = 0; i < count; ++i)
+        to = put(put(to, first + static_cast<std::int32_t>(reversed ? count - 1 - i : i)), 1 << kWeightBits);
+    return to;
+}
+
 }  // namespace
 
 void ProgramImage::begin(const Program& program, Bytes payload, const ImageShape& shape) {
@@ -100,11 +122,52 @@ void ProgramImage::load() {
     accept(to);
 }
 
-void ProgramImage::finish(const Cast& cast, MutableBytes out) {
+void ProgramImage::check_size() const {
     const auto& program = *program_;
     if (height_ != program.height || width_ != program.width || channels_ != program.cast.channels)
         throw Failure("size", "the image is " + std::to_string(height_) + "x" + std::to_string(width_) + ", not " +
                                   std::to_string(program.height) + "x" + std::to_string(program.width));
+}
+
+bool ProgramImage::finish_as_part(MutableBytes out) {
+    check_size();
+    if (!stored_ || program_->stored != StoredKind::jpeg || !orientation_.upright() || channels_ != 3) return false;
+    const auto payload = program_->seekable ? jpeg_split(payload_) : JpegPayload{payload_, {}};
+    ResizeSpec spec{cut_.height, cut_.width, channels_, {}, resized_height_, resized_width_, filter_, mirrored_, window_};
+    spec.box = {0, 0, static_cast<float>(cut_.width), static_cast<float>(cut_.height)};
+    const auto region = needed(spec);
+    const auto part = jpeg_cut_box(payload.jpeg, payload.index, shape_,
+                                   {cut_.left + region.left, cut_.top + region.top, region.right - region.left,
+                                    region.bottom - region.top});
+    if (!part) return false;
+    PartHeader header;
+    header.bytes = static_cast<std::uint32_t>(part->data.size());
+    header.width = part->width;
+    header.height = part->height;
+    header.across = resized_ ? resizer_.across().stride : 1;
+    header.down = resized_ ? resizer_.down().stride : 1;
+    const std::size_t numbers = width_ * (1 + std::size_t{header.across}) + height_ * (1 + std::size_t{header.down});
+    const std::size_t at = sizeof header + numbers * sizeof(std::int32_t);
+    if (at + part->data.size() > out.size()) return false;
+    header.at = static_cast<std::uint32_t>(at);
+    store(out.data(), header);
+    auto* to = out.data() + sizeof header;
+    const auto left = static_cast<std::int32_t>(cut_.left) - static_cast<std::int32_t>(part->left);
+    const auto top = static_cast<std::int32_t>(cut_.top) - static_cast<std::int32_t>(part->top);
+    if (resized_) {
+        to = put_axis(resizer_.across(), left, to);
+        to = put_axis(resizer_.down(), top, to);
+    } else {
+        to = put_places(width_, left, mirrored_, to);
+        to = put_places(height_, top, false, to);
+    }
+    std::memcpy(to, part->data.data(), part->data.size());
+    return true;
+}
+
+void ProgramImage::finish(const Cast& cast, MutableBytes out) {
+    const auto& program = *program_;
+    check_size();
     const std::size_t plane = std::size_t{height_} * width_;
     const std::size_t samples = program.cast.layout == Layout::hwc ? channels_ : 1;
     const std::size_t step = std::size_t{width_} * samples * size_of(program.cast.element);

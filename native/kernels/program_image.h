@@ -44,7 +44,12 @@ public:
     // Into the row of the batch. Throws Failure "size" where the image has not the size declared.
     void finish(const Cast& cast, MutableBytes out);
 
+    // The same left to a decoder elsewhere: a PartHeader and a JPEG. False where the image is no longer, or not, a JPEG that
+    // can be left to it, or where it does not fit; the row is then as it was.
+    bool finish_as_part(MutableBytes out);
+
 private:
+    void check_size() const;
     void load();
     void prepare();
     const std::uint8_t* row_at(std::uint32_t y, std::uint8_t* room);

@@ -47,6 +47,10 @@ public:
     // Throws Failure "argument" for what can't be done.
     Region prepare(const ResizeSpec& spec);
 
+    // The tables of what was prepared, in columns and rows of the source.
+    const Axis<std::int32_t>& across() const { return across_; }
+    const Axis<std::int32_t>& down() const { return down_; }
+
     // `pixels` is the region's first pixel, `stride` the bytes from a row to the next; no byte outside of the region
     // is read.
     void source(const std::uint8_t* pixels, std::ptrdiff_t stride);

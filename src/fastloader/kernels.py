@@ -104,20 +104,20 @@ if TYPE_CHECKING:
     from fastloader.types import Buffer
 
 __all__ = [
-    "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LABELS", "LAYOUTS", "NUMBERS", "PADDINGS", "PNG", "RUNS",
-    "SAMPLES", "SOUNDS", "SOUND_STEPS", "STEPS", "UPRIGHT", "UPRIGHT_SHAPES", "WEBP", "ZSTD", "ZSTD_DICTIONARY",
-    "ArchiveLookup", "Dictionary", "Engine", "Failure", "Keys", "Mel", "Payloads", "Pinning", "PlannedRange",
-    "PlannedRanges", "PlannedReads", "Program", "SoundProgram", "Table", "TarScanner", "Unzstd", "affine", "assemble",
-    "autocontrast", "best_fit", "block_crcs", "brightness", "cast", "codec_id", "compress", "contrast", "copy_crc32c",
-    "crc32c", "crc32c_variants", "cutmix", "decode_image", "decode_jpeg_box", "decode_texts", "decompress", "draw_mix",
-    "equalize", "erase", "erase_noise", "flac_start", "gather_bytes", "gather_fixed", "gather_ragged", "gaussian_blur",
-    "grayscale", "has_uring", "has_webp", "hue", "image_decode_many", "image_info", "image_shapes", "invert",
-    "jpeg_baseline", "jpeg_encode", "jpeg_index", "jpeg_size", "lay_slots", "mixup", "pack_tokens", "pad_image",
-    "parse_example", "permute", "philox", "place", "planned_bytes", "png_encode", "posterize", "random_below",
-    "random_bits", "random_normal", "random_uniform", "read_files", "resample_sound", "resize", "resize_image",
-    "resize_region", "runs_encode", "saturation", "sharpness", "simd_levels", "solarize", "sort_keys", "sound_decode",
-    "sound_info", "sound_library", "take", "take_bits", "tar_samples", "train_dictionary", "unpack_sequences",
-    "unpack_tokens", "webp_encode", "xxh64",
+    "CODECS", "ELEMENTS", "FILTERS", "JPEG", "JPEG_ROUTES", "LABELS", "LAYOUTS", "NUMBERS", "PADDINGS", "PART", "PNG",
+    "RUNS", "SAMPLES", "SOUNDS", "SOUND_STEPS", "STEPS", "UPRIGHT", "UPRIGHT_SHAPES", "WEBP", "WEIGHT_BITS", "ZSTD",
+    "ZSTD_DICTIONARY", "ArchiveLookup", "Dictionary", "Engine", "Failure", "Keys", "Mel", "Payloads", "Pinning",
+    "PlannedRange", "PlannedRanges", "PlannedReads", "Program", "SoundProgram", "Table", "TarScanner", "Unzstd",
+    "affine", "assemble", "autocontrast", "best_fit", "block_crcs", "brightness", "cast", "codec_id", "compress",
+    "contrast", "copy_crc32c", "crc32c", "crc32c_variants", "cutmix", "decode_image", "decode_jpeg_box", "decode_texts",
+    "decompress", "draw_mix", "equalize", "erase", "erase_noise", "flac_start", "gather_bytes", "gather_fixed",
+    "gather_ragged", "gaussian_blur", "grayscale", "has_uring", "has_webp", "hue", "image_decode_many", "image_info",
+    "image_shapes", "invert", "jpeg_baseline", "jpeg_encode", "jpeg_index", "jpeg_size", "lay_slots", "mixup",
+    "pack_tokens", "pad_image", "parse_example", "permute", "philox", "place", "planned_bytes", "png_encode",
+    "posterize", "random_below", "random_bits", "random_normal", "random_uniform", "read_files", "resample_sound",
+    "resize", "resize_image", "resize_region", "runs_encode", "saturation", "sharpness", "simd_levels", "solarize",
+    "sort_keys", "sound_decode", "sound_info", "sound_library", "take", "take_bits", "tar_samples", "train_dictionary",
+    "unpack_sequences", "unpack_tokens", "webp_encode", "xxh64",
 ]  # fmt: skip
 
 JPEG, PNG, WEBP, RUNS, LABELS = 0, 1, 2, 3, 4
@@ -164,6 +164,19 @@ SOUNDS = ("float32", "float16", "int16", "file", "tokens")
 
 SOUND_STEPS = ("segment", "fit", "resample", "mono", "gain", "noise", "shift", "mel", "mask")
 """Names of the steps of a sound program, at the index that is their number in C++."""
+
+PART = np.dtype(
+    [
+        ("bytes", "<u4"), ("width", "<u4"), ("height", "<u4"), ("at", "<u4"), ("across", "<u4"), ("down", "<u4"),
+        ("unused", "<u4", (10,)),
+    ]
+)  # fmt: skip
+"""In front of a row that holds a JPEG of so many ``bytes``, or pixels where there are none. Behind it lie the tables of
+its resize, as int32: a first column of the JPEG and ``across`` weights for each column of the result, and the same for
+its rows with ``down`` weights. ``at`` is where the JPEG begins."""
+
+WEIGHT_BITS = 22
+"""The weight 1 of a resize is 2 to the power of this."""
 
 _DEFAULT_LEVEL = {"none": 0, "lz4": 1, "zstd": 3}
 _LEVELS = {"none": (0, 0), "lz4": (1, 12), "zstd": (-7, 22)}

@@ -14,6 +14,8 @@ task = told()
 sys.path.append(sys.path.pop(0))  # this file has the library's name
 import fastloader as fl  # noqa: E402
 
+fl.open, fl.DataLoader  # noqa: B018 - names are imported when they are first used; those of the others are before it begins
+
 WINDOW = 32
 """Pages of 4 MiB that quasi-random order mixes: 128 MiB."""
 

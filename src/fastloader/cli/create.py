@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,9 +17,6 @@ from fastloader.cli.engines import engine_options, is_ray
 from fastloader.cli.output import complain, count, printable, say, to_json
 from fastloader.cli.status import NoSuchDatasetError, existing
 from fastloader.errors import StoreError
-
-if TYPE_CHECKING:
-    pass
 
 
 def _shared(command: Callable[..., None]) -> Callable[..., None]:
@@ -151,11 +148,11 @@ def _summary(facts: dict[str, Any]) -> str:
 
 
 def _size(archive: str) -> int | None:
-    from fastloader.archive import Archive
     from fastloader.errors import FastLoaderError
+    from fastloader.reader import dataset_at
 
     try:
-        return sum(shard.size for shard in Archive(archive).dataset.shards)
+        return sum(shard.size for shard in dataset_at(archive).shards)
     except FastLoaderError:
         return None
 

@@ -191,6 +191,12 @@ class MapNode(Node):
         """Functions that make these elements, to be called in order and once: one may work for those behind it too."""
         return [partial(self.get, run, epoch, index) for index in positions.tolist()]
 
+    def expect(self, run: Run, epoch: int, positions: NDArray[np.int64]) -> None:
+        """These come after those that are asked for next: what takes long to come may be asked for."""
+
+    def expect_next(self, run: Run, epoch: int, index: int) -> None:
+        """The same of one element, where it is made of many."""
+
     def endless(self) -> bool:
         """Whether there is no length, told without running anything."""
         return any(part.endless() for part in self.parts() if isinstance(part, MapNode))

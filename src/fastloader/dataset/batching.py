@@ -110,6 +110,10 @@ class MapBatch(MapNode):
             return put_together(self, run, index, elements, bad)
         return self._of_rows(run, rows, rows.of(self.parent, run, epoch, positions), elements, bad)
 
+    def expect_next(self, run: Run, epoch: int, index: int) -> None:
+        """The elements of that batch."""
+        self.parent.expect(run, epoch, self.positions(run, index))
+
     def _of_rows(
         self, run: Run, rows: Rows, samples: Positions, elements: list[Any], bad: dict[int, Exception]
     ) -> dict[str, Any]:

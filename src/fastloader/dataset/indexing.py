@@ -70,6 +70,11 @@ class IndexNode(MapNode):
                 found[where] = make
         return found
 
+    def expect(self, run: Run, epoch: int, positions: Positions) -> None:
+        """Tell the steps beneath."""
+        for group in groups(self, run, epoch, positions):
+            group.node.expect(group.run, group.epoch, group.positions)
+
     def under(self, run: Run) -> Run:
         """The run as it is for the steps beneath."""
         return run
@@ -180,6 +185,8 @@ class OneByOne(Cursor):
                 self._known = self._node.lazily(self._run, self._epoch, positions)[::-1]
         make = self._known.pop()
         self._next += 1
+        if self._length is None or self._next < self._length:
+            self._node.expect_next(self._run, self._epoch, self._next)
         return make, self._next
 
     def __next__(self) -> Any:

@@ -102,6 +102,10 @@ class MapMap(MapNode):
             for index, make in zip(positions.tolist(), self.parent.lazily(run, epoch, positions), strict=True)
         ]
 
+    def expect(self, run: Run, epoch: int, positions: NDArray[np.int64]) -> None:
+        """Tell the step beneath."""
+        self.parent.expect(run, epoch, positions)
+
     def _of(self, run: Run, epoch: int, index: int, make: Callable[[], Any]) -> Any:
         return self.call(run, epoch, index, make())
 
@@ -341,6 +345,10 @@ class MapEnumerate(MapNode):
             partial(self._with, index, make)
             for index, make in zip(positions.tolist(), self.parent.lazily(run, epoch, positions), strict=True)
         ]
+
+    def expect(self, run: Run, epoch: int, positions: NDArray[np.int64]) -> None:
+        """Tell the step beneath."""
+        self.parent.expect(run, epoch, positions)
 
     def _with(self, index: int, make: Callable[[], Any]) -> Any:
         return self.start + index, make()

@@ -47,11 +47,17 @@ class FromRecords(MapNode):
         alone = partial(self.get, run, epoch)
         found: list[Callable[[], Any]] = []
         for first in range(0, len(positions), TOGETHER):
-            some = positions[first : first + TOGETHER].tolist()
-            found += [Block(self._read, some, alone).next] * len(some)
+            some, later = (positions[at : at + TOGETHER].tolist() for at in (first, first + TOGETHER))
+            found += [Block(partial(self._read, later), some, alone).next] * len(some)
         return found
 
-    def _read(self, rows: list[int]) -> list[Sample]:
+    def expect(self, run: Run, epoch: int, positions: NDArray[np.int64]) -> None:
+        """Tell the format."""
+        self.records.expect(positions.tolist())
+
+    def _read(self, later: list[int], rows: list[int]) -> list[Sample]:
+        if later:
+            self.records.expect(later)
         return self.records.read(rows, self.fields)
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import os
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastloader.errors import FormatError
-from fastloader.formats.objects import Files, Object
+from fastloader.formats.objects import Fetched, Files, Object
 from fastloader.formats.records import Names, Records
 from fastloader.types import Sample
 
+AHEAD, AHEAD_BYTES = 64, 64 << 20
+"""Objects that are asked for before their turn: so many, and of so many bytes together."""
 IMAGES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"BM", b"II*\0", b"MM\0*")
 
 
@@ -21,8 +27,61 @@ def is_image(head: bytes) -> bool:
     return head.startswith(IMAGES) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP")
 
 
+class Coming:
+    """Objects that were asked for before their turn, by number. A forked child asks anew."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._largest = 0
+        self._forget()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Coming, (self._files,)
+
+    def _forget(self) -> None:
+        self._process = os.getpid()
+        self._there: OrderedDict[int, Fetched] = OrderedDict()
+        self._taken: Fetched | None = None
+
+    def begin(self, numbers: Iterable[int]) -> None:
+        """Ask for those that come next, as many as may be in memory."""
+        if self._process != os.getpid():
+            self._forget()
+        if self._taken is not None:
+            self._largest = max(self._largest, self._taken.here)
+        for number in islice(numbers, self.window):
+            if number not in self._there:
+                found = self._files.begin(number)
+                if found is None:
+                    return
+                self._there[number] = found
+        while len(self._there) > 2 * AHEAD:  # asked for, and then somebody went elsewhere
+            with contextlib.suppress(KeyError):
+                self._there.popitem(last=False)
+
+    @property
+    def window(self) -> int:
+        """How many, from the largest that came: many that are small, few that are large."""
+        return max(2, min(AHEAD, AHEAD_BYTES // max(1, self._largest)))
+
+    def take(self, number: int) -> Fetched | None:
+        """One that was asked for."""
+        if self._process != os.getpid():
+            return None
+        self._taken = self._there.pop(number, None)
+        return self._taken
+
+
 class EachFile(Records):
-    """Formats in which a file is a sample. Opening looks into none but the first."""
+    """Formats in which a file is a sample. Opening looks into none but the first.
+
+    Of objects in a store, those whose turn comes next are asked for while the one before is waited for.
+    """
+
+    def __init__(self, files: Files) -> None:
+        super().__init__(files)
+        self._coming = Coming(files)
+        self._later: tuple[int, ...] = ()
 
     @property
     def starts(self) -> NDArray[np.int64]:
@@ -38,7 +97,26 @@ class EachFile(Records):
 
     def file(self, number: int) -> Object:
         """The same: nothing is kept of so many."""
-        return self.begin(number)
+        return self._coming.take(number) or self.begin(number)
+
+    def expect(self, rows: Sequence[int]) -> None:
+        """These are read after the ones that are read next."""
+        self._later = tuple(rows)
+
+    def reads_bytes(self, names: Names) -> bool:
+        """Whether these fields take more than a file's name."""
+        return True
+
+    def read(self, rows: Sequence[int], names: Names = None) -> list[Sample]:
+        """Samples by number, in the order asked for."""
+        later, self._later = self._later, ()
+        if not self.reads_bytes(names) or not self.files.ahead:
+            return super().read(rows, names)
+        found: list[Sample] = []
+        for at, row in enumerate(rows):
+            self._coming.begin(chain(islice(rows, at, None), later))
+            found += self._of_file(int(row), [0], names)
+        return found
 
     def count(self, file: Any) -> int:
         """One."""
@@ -58,6 +136,10 @@ class RawFiles(EachFile):
     def names(self) -> tuple[str, ...]:
         """The two."""
         return "data", "path"
+
+    def reads_bytes(self, names: Names) -> bool:
+        """Whether a file's bytes are among these fields."""
+        return any(name not in ("path", "label") for name in names or self.names)
 
     def samples(self, number: int, file: Object, rows: Sequence[int], names: Names) -> list[Sample]:
         """The one sample; the file is read only if its bytes are wanted."""

@@ -70,6 +70,14 @@ class Store(Protocol):
         """Whether there is something in it."""
 
 
+class Fetched(Object, Protocol):
+    """One that comes whole."""
+
+    @property
+    def here(self) -> int:
+        """Its bytes, if it has come; else 0."""
+
+
 class Handle:
     """An open file, closed when nobody holds it any more: one thread may still read what another has let go of."""
 
@@ -210,6 +218,15 @@ class Places:
         """The object at a path."""
         return self.of(path).open(path)
 
+    @property
+    def begins(self) -> bool:
+        """Whether objects in stores can be asked for before their turn."""
+        return self._remote.begins
+
+    def begin(self, url: str) -> Fetched | None:
+        """An object in a store, asked for now."""
+        return self._remote.begin(url)
+
     def locate(self, path: str) -> Path | ObjectPath:
         """Where it is; objects of one bucket share its client."""
         return self._remote.locate(path) if is_url(path) else Path(path)
@@ -234,6 +251,15 @@ class Files:
         """One that will be read whole, if at all."""
         path = self.paths[number]
         return self.places.of(path).fetch(path)
+
+    @property
+    def ahead(self) -> bool:
+        """Whether it helps to ask for them before their turn: those of a store, unless a cache has them."""
+        return bool(self.paths) and is_url(self.paths[0]) and self.places.begins
+
+    def begin(self, number: int) -> Fetched | None:
+        """The same, asked for now; nothing where there is no way to."""
+        return self.places.begin(self.paths[number])
 
     def each(self, function: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
         """What a function makes of some of them; of objects in stores many at a time, for each waits for a server."""

@@ -107,6 +107,9 @@ class Records(Source):
     def __len__(self) -> int:
         return int(self.starts[-1])
 
+    def expect(self, rows: Sequence[int]) -> None:
+        """These are read after the ones that are read next; some formats ask for them then."""
+
     def read(self, rows: Sequence[int], names: Names = None) -> list[Sample]:
         """Samples by number, in the order asked for. An error names file and place."""
         starts = self.starts

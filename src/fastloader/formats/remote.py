@@ -54,22 +54,27 @@ class RemoteObject:
 
 
 class FetchedObject:
-    """An object that is wanted whole: fetched in one request, when it is first looked at."""
+    """An object that is wanted whole: fetched in one request, when it is first looked at, or already on its way."""
 
-    def __init__(self, path: str, fetch: Callable[[str], tuple[bytes, str]]) -> None:
+    def __init__(self, path: str, fetch: Callable[[], tuple[bytes, str]]) -> None:
         self.path = path
         self._fetch = fetch
         self._found: tuple[bytes, str] | None = None
 
     def _all(self) -> tuple[bytes, str]:
         if self._found is None:
-            self._found = self._fetch(self.path)
+            self._found = self._fetch()
         return self._found
 
     @property
     def size(self) -> int:
         """In bytes."""
         return len(self._all()[0])
+
+    @property
+    def here(self) -> int:
+        """Its bytes, if it has come; else 0."""
+        return 0 if self._found is None else len(self._found[0])
 
     @property
     def identity(self) -> str:
@@ -111,7 +116,21 @@ class RemoteObjects:
 
     def fetch(self, path: str) -> FetchedObject:
         """One that will be read whole."""
-        return FetchedObject(path, self._whole)
+        return FetchedObject(path, lambda: self._whole(path))
+
+    @property
+    def begins(self) -> bool:
+        """Whether they can be asked for before their turn: what goes through a cache is looked for there first."""
+        return self._cache is None
+
+    def begin(self, path: str) -> FetchedObject | None:
+        """The same, asked for now; nothing where there is no way to."""
+        store, key = self.connected(path)
+        begin = getattr(store, "begin_whole", None)
+        if self._cache is not None or begin is None:
+            return None
+        coming = begin(key, LARGEST)
+        return FetchedObject(path, lambda: self._checked(store, key, coming.result))
 
     def _whole(self, path: str) -> tuple[bytes, str]:
         store, key = self.connected(path)
@@ -119,8 +138,11 @@ class RemoteObjects:
         if self._cache is not None or with_stat is None:
             found = self.open(path)
             return found.read(0, found.size), found.identity
+        return self._checked(store, key, lambda: with_stat(key, 0, LARGEST))
+
+    def _checked(self, store: Store, key: str, read: Callable[[], tuple[memoryview, Stat]]) -> tuple[bytes, str]:
         try:
-            data, told = with_stat(key, 0, LARGEST)
+            data, told = read()
         except (NotFoundError, RefusedError, ChangedError):
             raise
         except StoreError as error:

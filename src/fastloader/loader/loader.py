@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from fastloader.loader.runner import SPARE_SLOTS, Runner
 from fastloader.loader.stats import Counters
 from fastloader.loader.tuning import Limits, Tuner
 from fastloader.ops import BatchOp, Choose, ClipOp, Follow, LabelOp, Op, SoundOp, Views
+from fastloader.pipeline import Images, Pipeline
+from fastloader.pipeline.pieces import sides
 from fastloader.reader import DatasetReader
 from fastloader.samplers import BatchOrder, EpochDigest, Order, Position, Remainder
 from fastloader.samplers.checks import whole
@@ -72,6 +75,9 @@ class DataLoader:
 
     pinning: kernels.Pinning | None = None
     """Has the memory of batches pinned, for those who copy it to a GPU; to be set before the first pass."""
+    parts: Mapping[str, float] = MappingProxyType({})
+    """Fields of JPEGs of which this share comes as parts still to be decoded (``kernels.PART``), for those who do that
+    elsewhere; to be set before the first pass."""
 
     def __init__(
         self,
@@ -269,10 +275,23 @@ class DataLoader:
     def _columns(self) -> list[Column]:
         # Only those asked for: the type of another may be unknown here.
         return [
-            Column(number, name, self.reader.dataset.field(number), self._layouts.get(name), self._pipelines.get(name))
+            Column(number, name, self.reader.dataset.field(number), self._layouts.get(name), self._pipeline(name))
             for number, name in enumerate(self.reader.field_names)
             if name in self._names
         ]
+
+    def image_size(self, name: str) -> tuple[int, int]:
+        """Height and width of the images that a field's pipeline makes, where that is one of images."""
+        pipeline = self._pipelines[name]
+        assert isinstance(pipeline, Images)
+        height, width = sides(pipeline.views[0].result)[:2]
+        return height, width
+
+    def _pipeline(self, name: str) -> Pipeline | None:
+        pipeline = self._pipelines.get(name)
+        return (
+            pipeline.with_parts(self.parts[name]) if name in self.parts and isinstance(pipeline, Images) else pipeline
+        )
 
     def _running(self) -> Runner:
         """The engine of this process; a forked child makes its own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -22,7 +22,7 @@ from fastloader.fields import (
     VideoFramesField,
     WebPImageField,
 )
-from fastloader.ops import CustomOp, Op, Orient, Pixels, Poison
+from fastloader.ops import CustomOp, Numbers, Op, Orient, Pixels, Poison
 from fastloader.pipeline.draws import MAX_OPS, Entry, Sharer, Told, entry_of, sharers_of, told_of
 from fastloader.pipeline.pieces import (
     Apart,
@@ -47,6 +47,8 @@ from fastloader.types import Buffer
 
 LONGEST_SIDE = 1 << 20
 """Of an image, as the native part has it."""
+PART_NUMBER = 3 << 29
+"""The number that keys which samples are left to a decoder elsewhere, behind those of operations of any kind."""
 _RAW = 2
 _STORED = {kernels.JPEG: 0, kernels.PNG: 1, kernels.WEBP: 3, kernels.RUNS: 4, kernels.LABELS: 5}
 """How the native part calls what is stored."""
@@ -74,6 +76,13 @@ class Compiled:
     def values(self, rows: NDArray[np.uint8]) -> NDArray[Any]:
         """The engine's bytes, a row a sample, as an array."""
         return rows.view(element_type(self.native.dtype)).reshape(len(rows), *sides(self.native))
+
+    def with_parts(self, share: float) -> Compiled:
+        """Itself with rows as ``kernels.PART`` has them: for this share of the samples, a JPEG in place of pixels."""
+        program = self.program.with_parts(share, PART_NUMBER)
+        row = Numbers((program.row_bytes,), "uint8")
+        told = f"for {share:.4g} of the samples, the part of the JPEG that is needed, for a decoder elsewhere"
+        return replace(self, program=program, native=row, result=row, lines=(*self.lines, told))
 
     def again(self, payload: Buffer, metadata: Buffer, epoch: int, sample: int) -> None:
         """What the engine did to a sample, with compiled functions in Python: they tell more when they fail."""

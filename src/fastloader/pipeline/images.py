@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,6 +83,12 @@ class Images:
     def sharers(self) -> tuple[Sharer, ...]:
         """Operations that share their draws."""
         return tuple(one for view in self.views for one in view.sharers)
+
+    def with_parts(self, share: float) -> Images:
+        """The same, of one view, with parts of JPEGs for a decoder elsewhere in place of pixels."""
+        assert self.single is not None
+        view = self.single.with_parts(share)
+        return replace(self, areas=(self.areas[0]._replace(views=(view,)),), lines=view.lines)
 
     def programs(self) -> list[tuple[kernels.Program, bool]]:
         """As the engine takes them: each view's, and whether it lies beside the one before."""

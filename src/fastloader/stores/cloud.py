@@ -12,6 +12,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from fastloader.errors import FastLoaderError, NotFoundError, StoreError
@@ -88,6 +89,10 @@ class CloudStore:
     def read_with_stat(self, key: str, begin: int, size: int) -> tuple[memoryview, Stat]:
         """At most ``size`` bytes from ``begin`` on, and what the object is, in one request."""
         return self._wait(self._read(key, begin, size, None, at_most=True))
+
+    def begin_whole(self, key: str, size: int) -> Future[tuple[memoryview, Stat]]:
+        """The same from the beginning on, asked for now and waited for by whoever needs it."""
+        return asyncio.run_coroutine_threadsafe(self._read(key, 0, size, None, at_most=True), client.event_loop())
 
     def read_ranges(
         self, key: str, ranges: Sequence[tuple[int, int]], *, version: str | None = None

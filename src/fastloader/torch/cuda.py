@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from fastloader import kernels
+from fastloader.torch.decoding import GpuImages
 from fastloader.torch.library import torch
 
 _RUNTIMES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so")
@@ -31,21 +33,29 @@ def _loaded() -> list[str]:
 
 
 class Copies:
-    """Copies to one device. A batch that is on its way keeps its slot; when it is there, the slot goes back."""
+    """Copies to one device. A batch that is on its way keeps its slot; when it is there, the slot goes back.
 
-    def __init__(self, device: Any) -> None:
+    ``images`` are fields that are decoded there.
+    """
+
+    def __init__(self, device: Any, images: Sequence[GpuImages] = ()) -> None:
         self._device = device
+        self._images = images
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._decoding = torch.cuda.Stream(device) if images else None  # type: ignore[no-untyped-call]
         self._under_way: deque[tuple[Any, Any]] = deque()
 
     def begin(self, batch: Any, finish: Any) -> tuple[Any, Any]:
         """The batch on the device, and the event behind which it is there."""
         self._let_go()
         with torch.cuda.stream(self._stream):
-            copied = _copied(batch, self._device)
+            made = {one.field: one(batch[one.field].numpy(), self._device, self._decoding) for one in self._images}
+            copied = _copied({name: batch[name] for name in batch if name not in made} if made else batch, self._device)
+            if made:
+                copied = {name: made[name][0] if name in made else copied[name] for name in batch}
             event = torch.cuda.Event()  # type: ignore[no-untyped-call]
             event.record(self._stream)
-            self._under_way.append((event, batch))
+            self._under_way.append((event, (batch, made)))
             finished = finish(copied)
             ready = torch.cuda.Event()  # type: ignore[no-untyped-call]
             ready.record(self._stream)

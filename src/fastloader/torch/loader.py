@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Literal
 
 from fastloader.dataset import open_dataset
 from fastloader.loader import DataLoader, WrappedLoader
 from fastloader.samplers.checks import whole
+from fastloader.torch.decoding import Decode, check_mode, gpu_images, measured_share, state_share
 from fastloader.torch.finishing import Finish, split
 from fastloader.torch.library import torch
 from fastloader.torch.tensors import to_tensors
@@ -28,6 +30,11 @@ class TorchLoader(WrappedLoader):
       them H x W x C.
     - ``finish_on_gpu``: ``ops.Normalize``, ``ops.Cast`` and ``ops.Layout`` at the end of a pipeline are done on the
       GPU, behind the copy of a byte a value. True by default with a GPU; on the CPU there is no such thing.
+    - ``decode``: where JPEGs are decoded. "cpu" is the engine. "gpu": the engine cuts out what a sample needs, nvJPEG
+      (torchvision's) decodes it, and it is resized on the GPU; for pipelines of crops, one resize and mirrors. "hybrid"
+      leaves ``gpu_share`` of the samples to the GPU, always the same ones. A share that is not given is measured before
+      the first pass: both are then done at the same time. What nvJPEG can't do is done by the engine in any mode.
+      Batches are the same every time within one mode and share, which are parts of the state.
 
     ``state_dict`` is behind the batch that was given last, whatever is under way, as torchdata's StatefulDataLoader has
     it. ``loader`` is the ``DataLoader`` beneath: its ``stats()``, ``explain()`` and ``digest()``.
@@ -42,6 +49,8 @@ class TorchLoader(WrappedLoader):
         channels_last: bool = False,
         finish_on_gpu: bool | Literal["auto"] = "auto",
         ahead: int = AHEAD,
+        decode: Decode = "cpu",
+        gpu_share: float | None = None,
         **options: Any,
     ) -> None:
         self.device = torch.device("cpu" if device is None else device)
@@ -58,15 +67,40 @@ class TorchLoader(WrappedLoader):
         self._ahead = whole("ahead", ahead, 1)
         reader = open_dataset(source) if isinstance(source, str | os.PathLike) else source
         self._finishes: dict[str, Finish] = {}
-        if on_gpu and finish_on_gpu and options.get("pipelines"):
+        self.decode = check_mode(decode, gpu_share, on_gpu)
+        self.gpu_share = 1.0 if decode == "gpu" else gpu_share
+        if on_gpu and (finish_on_gpu or decode != "cpu") and options.get("pipelines"):
             options["pipelines"], self._finishes = split(options["pipelines"])
         self.loader = DataLoader(reader, batch_size, **options)
+        self._images = [] if decode == "cpu" else gpu_images(self.loader)
         if on_gpu:
             from fastloader.torch.cuda import pinning
 
             self.loader.pinning = pinning()
 
+    def state_dict(self) -> dict[str, Any]:
+        """Where the consumer is: behind the batch it was given last; and how images are decoded, if not by the CPU."""
+        state = super().state_dict()
+        return state if self.decode == "cpu" else {**state, "decode": self.decode, "gpu_share": self.gpu_share}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved state with the next pass, with the share that was measured then."""
+        share = state_share(state, self.decode, self.gpu_share)
+        super().load_state_dict(state)
+        if self.decode == "hybrid" and share is not None:
+            self._leave(share)
+
+    def _leave(self, share: float) -> None:
+        """Leave a share of the samples to the GPU."""
+        self.gpu_share = share
+        self.loader.close()
+        self.loader.parts = {images.field: share for images in self._images}
+
     def __iter__(self) -> Iterator[Any]:
+        if self._images and not self.loader.parts:
+            self._leave(
+                measured_share(self.loader, self._images, self.device) if self.gpu_share is None else self.gpu_share
+            )
         batches = iter(self.loader)  # what is next is decided now, as for any loader
         self._state = None
         return self._on_gpu(batches) if self.device.type == "cuda" else self._on_cpu(batches)
@@ -78,21 +112,32 @@ class TorchLoader(WrappedLoader):
     def _on_gpu(self, batches: Iterator[Any]) -> Iterator[Any]:
         from fastloader.torch.cuda import Copies
 
-        copies = Copies(self.device)
-        waiting: deque[tuple[Any, Any, dict[str, Any]]] = deque()
+        copies = Copies(self.device, self._images)
+        waiting: deque[tuple[Any, dict[str, Any]]] = deque()
+        # nvJPEG works on the CPU too, and waits for the GPU: in a thread of its own, so that nobody waits for it.
+        thread = ThreadPoolExecutor(1, "fastloader-nvjpeg") if self._images else None
         try:
             for batch in batches:
-                waiting.append((*copies.begin(to_tensors(batch), self._finished), self.loader.state_dict()))
-                del batch
+                host = to_tensors(batch)
+                begun = (
+                    copies.begin(host, self._finished)
+                    if thread is None
+                    else thread.submit(copies.begin, host, self._finished)
+                )
+                waiting.append((begun, self.loader.state_dict()))
+                del batch, host, begun
                 if len(waiting) > self._ahead:
                     yield self._given(copies, waiting)
             while waiting:
                 yield self._given(copies, waiting)
         finally:
+            if thread is not None:
+                thread.shutdown(cancel_futures=True)
             copies.end()
 
-    def _given(self, copies: Any, waiting: deque[tuple[Any, Any, dict[str, Any]]]) -> Any:
-        batch, ready, self._state = waiting.popleft()
+    def _given(self, copies: Any, waiting: deque[tuple[Any, dict[str, Any]]]) -> Any:
+        begun, self._state = waiting.popleft()
+        batch, ready = begun.result() if isinstance(begun, Future) else begun
         return copies.give(batch, ready)
 
     def _finished(self, batch: Any) -> Any:
