@@ -370,6 +370,7 @@ def test_read_fld_gives_the_samples_in_order_by_runs_of_pages(cluster: Cluster, 
 def test_read_fld_reads_only_the_fields_that_are_asked_for(cluster: Cluster, dataset: Path, tmp_path: Path) -> None:
     shutil.copytree(dataset, tmp_path / "y.fld")
     stored = fl.open(tmp_path / "y.fld").dataset
+    selected = read_fld(str(tmp_path / "y.fld")).select_columns(["n"])
     for number, shard in enumerate(stored.shards):  # whoever reads an image fails
         file = stored.file(number)
         damaged = bytearray((tmp_path / "y.fld" / shard.path).read_bytes())
@@ -385,8 +386,11 @@ def test_read_fld_reads_only_the_fields_that_are_asked_for(cluster: Cluster, dat
     projected = FldDatasource(fl.open(dataset).dataset, ["n", "image"]).apply_projection({"n": "n"})
     (block,) = projected.get_read_tasks(1)[0]()
     assert block.column_names == ["n"]
-    plan = read_fld(str(dataset)).select_columns(["n"])
-    assert plan.take(2) == [{"n": 0}, {"n": 1}]
+    assert selected.take(2) == [{"n": 0}, {"n": 1}]
+    with pytest.raises(Exception, match="field 'image'"):
+        read_fld(str(tmp_path / "y.fld")).take_all()
+    (block,) = projected.apply_projection({}).get_read_tasks(1)[0]()
+    assert (block.num_rows, block.num_columns) == (600, 0)
 
 
 def test_write_fld_makes_shards_of_what_read_fld_reads(

@@ -25,6 +25,8 @@ from fastloader.stores.local import AtomicFile
 
 TRIES = 5
 """How often a shard is begun whose worker dies each time."""
+PATIENCE = 10.0
+"""Seconds for tasks that are cancelled to clean up."""
 WAIT = 0.5
 """Seconds between two words of a worker about how far it is."""
 OBJECT_STORE = 256 << 20
@@ -225,10 +227,20 @@ def carried_out(
             else:
                 _heard(one, place, event, advance)
     finally:
-        for stream, one in running.items():
-            with contextlib.suppress(exceptions.RayError):
-                ray.cancel(stream)
-            one.forget()
+        _end(running)
+
+
+def _end(running: dict[Any, _Running]) -> None:
+    """Have tasks that nobody waits for any more end, and what they were making be gone."""
+    for stream, one in running.items():
+        with contextlib.suppress(exceptions.RayError):
+            ray.cancel(stream)
+        one.forget()
+    until = time.monotonic() + PATIENCE
+    for stream in running:
+        with contextlib.suppress(exceptions.RayError, StopIteration):
+            while ray.wait([stream], timeout=max(0.0, until - time.monotonic()), fetch_local=False)[0]:
+                ray.get(next(stream))
 
 
 def _heard(one: _Running, place: Place, event: Event, advance: Advance) -> None:

@@ -27,6 +27,7 @@ from fastloader.ray.nodes import nodes_that_see
 from fastloader.ray.places import Place
 from fastloader.stores import Directory, ObjectPath, locate
 from fastloader.stores.copying import below
+from fastloader.stores.local import explain
 from fastloader.types import parse_size
 
 SHARD_SIZE = 256 << 20
@@ -76,7 +77,6 @@ class FldDatasink(Datasink["_Written | None"]):
         self._where, self._named, self._size, self._compression = where, dict(fields or {}), size, compression
         self._recipe: Recipe | None = None
         self._place: Place | None = None
-        self._everywhere = True
 
     def __getstate__(self) -> dict[str, Any]:
         """What tasks need: the folder's lock stays here."""
@@ -89,12 +89,19 @@ class FldDatasink(Datasink["_Written | None"]):
     @property
     def supports_distributed_writes(self) -> bool:
         """A disk that only this node sees is written from here."""
-        return isinstance(self._where, ObjectPath) or not self._is_alone()
+        return not self._is_alone()
 
     def _is_alone(self) -> bool:
-        if not ray.is_initialized():
+        if isinstance(self._where, ObjectPath) or not ray.is_initialized():
             return False
-        return nodes_that_see([self._where.parent]) is not None  # type: ignore[union-attr]
+        mark = self._where.with_name(f".{self._where.name}.here-{secrets.token_hex(8)}")
+        try:
+            mark.touch()
+            return nodes_that_see([mark]) is not None
+        except OSError as error:
+            raise error if isinstance(error, StoreError) else explain(error, self._where) from error
+        finally:
+            mark.unlink(missing_ok=True)
 
     @property
     def min_bytes_per_write(self) -> int:
@@ -119,9 +126,7 @@ class FldDatasink(Datasink["_Written | None"]):
         """Make a shard, under a name that no other try has."""
         assert self._place is not None
         assert self._recipe is not None
-        rows: Iterator[Any] = (
-            row for block in blocks for row in BlockAccessor.for_block(block).iter_rows(public_row_format=True)
-        )
+        rows = _rows(blocks)
         name = f"shard-{secrets.token_hex(4)}-{ctx.task_idx:05d}.fld"
         place = self._place
         if isinstance(place.folder, ObjectPath):
@@ -179,6 +184,11 @@ class FldDatasink(Datasink["_Written | None"]):
             remove_objects(folder, [name for _, name in below(self._where.store, folder.key)])
         else:
             self._aside.discard()
+
+
+def _rows(blocks: Iterable[Any]) -> Iterator[Any]:
+    for block in blocks:
+        yield from BlockAccessor.for_block(block).iter_rows(public_row_format=True)
 
 
 def _value(field: Field, value: Any) -> Any:

@@ -8,12 +8,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from ray.data import read_datasource
 from ray.data.block import BlockAccessor, BlockMetadata
 from ray.data.datasource import Datasource, ReadTask
 from ray.util.scheduling_strategies import In, NodeLabelSchedulingStrategy
 
-from fastloader.errors import KeyNotFoundError
+from fastloader.errors import FastLoaderError, KeyNotFoundError
 from fastloader.formats.fld import Dataset
 from fastloader.ray.library import ray
 from fastloader.ray.nodes import nodes_that_see
@@ -139,7 +140,8 @@ def _read(
 def block_of(reader: DatasetReader, names: Sequence[str], samples: Any) -> Any:
     """Samples as a block of Ray Data."""
     if not names:  # who counts asks for no column at all
-        return BlockAccessor.batch_to_block({"__rows__": np.zeros(len(samples), np.int8)})
+        rows = pa.array([{}] * len(samples), pa.struct([]))
+        return pa.Table.from_batches([pa.RecordBatch.from_struct_array(rows)])
     batch = reader.read_batch(samples, names)
     return BlockAccessor.batch_to_block({name: column_of(batch[name], len(samples)) for name in names})
 
@@ -170,5 +172,8 @@ def _row_bytes(dataset: Dataset, names: Sequence[str]) -> int:
     if dataset.num_samples == 0:
         return 1
     samples = np.unique(np.linspace(0, dataset.num_samples - 1, LOOKED_AT).astype(np.int64))
-    block = block_of(DatasetReader.of(dataset), names, samples)
+    try:
+        block = block_of(DatasetReader.of(dataset), names, samples)
+    except FastLoaderError:  # who reads the sample is told; the others may be asked for
+        return max(1, dataset.sample_bytes)
     return max(1, int(BlockAccessor.for_block(block).size_bytes()) // len(samples))
