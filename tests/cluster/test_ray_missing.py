@@ -43,8 +43,12 @@ def test_neither_the_package_nor_its_loader_imports_ray(tmp_path: Path) -> None:
     assert done.stdout == "False\n"
 
 
-def test_ray_client_is_refused() -> None:
-    from fastloader.ray.cluster import connected
-
-    with pytest.raises(ValueError, match="run this on a machine of the cluster"), connected("ray://head:10001"):
-        pass
+def test_ray_client_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    words = ["create", "--engine", "ray", "--address", "ray://head:10001", "-s", "1M", "x.fld", "in"]
+    done = subprocess.run(
+        [sys.executable, "-m", "fastloader", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "run this on a machine of the cluster, and give host:port" in done.stderr
+    assert os.listdir(tmp_path) == ["in"]
