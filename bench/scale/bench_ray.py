@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +53,17 @@ def same(one: Path, other: Path) -> bool:
     )
 
 
+def cpu() -> float:
+    """Seconds of CPU time of this process and of all that it started, which are still there."""
+    import psutil
+
+    total = 0.0
+    for one in (own := psutil.Process(), *own.children(recursive=True)):
+        with contextlib.suppress(psutil.Error):
+            total += sum(one.cpu_times()[:2])
+    return total
+
+
 def main() -> list[Result]:
     """Creating an archive, converting a folder, and what the plan costs."""
     import ray
@@ -92,22 +106,33 @@ def main() -> list[Result]:
         def plan() -> None:
             list(plan_shards(FolderSource(home / "in"), SHARD))
 
+        used: dict[str, list[float]] = {}
+
+        def counted(action: Callable[[], None]) -> Callable[[], None]:
+            def run() -> None:
+                before = cpu()
+                action()
+                used.setdefault(action.__name__, []).append(cpu() - before)
+
+            return run
+
+        actions = (create_here, create_there, convert_here, convert_there, plan)
         try:
-            took = interleave(
-                ROUNDS, create_here=create_here, create_there=create_there, convert_here=convert_here,
-                convert_there=convert_there, plan=plan,
-            )  # fmt: skip
+            took = interleave(ROUNDS, **{action.__name__: counted(action) for action in actions})
             agree = same(home / "a.fld", home / "b.fld") and same(home / "c.fld", home / "d.fld")
         finally:
             ray.shutdown()
     if not agree:
         raise AssertionError("the cluster's shards are not those of one process")
+    busy = {name: f"{statistics.median(seconds[1:]):.1f} s" for name, seconds in used.items()}
     rate = {name: size / 1e6 / seconds for name, seconds in took.items()}
     return [
         Result("create: Ray, 2 workers", "one process, 2 threads", took["create_there"] / took["create_here"], "< 1.2",
-               f"{rate['create_there']:.0f} against {rate['create_here']:.0f} MB/s, {size / 1e6:.0f} MB of JPEG files"),
+               f"{rate['create_there']:.0f} against {rate['create_here']:.0f} MB/s, {size / 1e6:.0f} MB of JPEG files; "
+               f"CPU {busy['create_there']} against {busy['create_here']}"),
         Result("convert: Ray, 2 workers", "one process, 2 threads", took["convert_there"] / took["convert_here"],
-               "< 1.2", f"{rate['convert_there']:.0f} against {rate['convert_here']:.0f} MB/s"),
+               "< 1.2", f"{rate['convert_there']:.0f} against {rate['convert_here']:.0f} MB/s; CPU "
+               f"{busy['convert_there']} against {busy['convert_here']}"),
         Result("the plan of an archive", "creating it, one process", took["plan"] / took["create_here"], "low",
                f"{took['plan'] / FILES * 1e6:.1f} us a file"),
         Result("starting a cluster here", "creating, one process", up / took["create_here"], "",
