@@ -5,6 +5,7 @@ PYTHON ?=
 ARGS ?=
 BIN := .venv/bin
 MADE := .venv/.made
+PEERS := .venv/peers
 QUIETLY := scripts/quietly build/log
 
 NATIVE := CMakeLists.txt $(shell find native -type f)
@@ -18,7 +19,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 help:  ## What there is to make
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(MADE)/dev $(MADE)/package  ## Set up everything for development in .venv
+setup: $(MADE)/dev $(MADE)/package $(MADE)/peers  ## Set up everything for development in .venv
 
 demo: $(MADE)/demo $(MADE)/package  ## Every modality in one dataset; then one as loose files and as .fld, compared
 	@$(BIN)/python examples/every_modality.py
@@ -55,6 +56,15 @@ $(MADE)/venv: scripts/find_python scripts/system_packages | same-python
 # Only tests need other people's encoders.
 $(MADE)/tests: scripts/system_packages | $(MADE)/venv
 	@scripts/system_packages $(BIN)/python tests
+	@touch $@
+
+# Other loaders, in an environment that finds in .venv what it lacks itself, such as torch.
+$(MADE)/peers: pyproject.toml | $(MADE)/dev
+	@$(BIN)/python -m venv --without-pip $(PEERS)
+	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	  > "$$($(PEERS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/beneath.pth"
+	@$(QUIETLY)/peers.log "Installing other loaders, to compare with" \
+	  $(PEERS)/bin/python -m pip install --disable-pip-version-check --no-deps --no-compile --group peers
 	@touch $@
 
 # An existing .venv is not another interpreter's.

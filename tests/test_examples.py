@@ -23,7 +23,6 @@ PAGES = [
     "how-to/custom-op.md",
     "how-to/expressions.md",
     "how-to/find-the-bottleneck.md",
-    "how-to/from-barecat.md",
     "how-to/migrate-from-ffcv.md",
     "how-to/resume.md",
     "how-to/tar.md",

@@ -232,6 +232,10 @@ void bind_programs(nb::module_& m) {
         .def_static("rows", [](std::size_t row_bytes, std::uint64_t seed) {
             return BoundProgram({.row_bytes = row_bytes, .seed = seed});
         }, "row_bytes"_a, "seed"_a)
+        .def_static("scaled", [](std::size_t count, std::uint64_t seed) {
+            return BoundProgram({.scaled = true, .metadata_size = sizeof(float), .row_bytes = count * sizeof(float),
+                                 .seed = seed});
+        }, "count"_a, "seed"_a)
         .def_static("decoder", [](std::uintptr_t address, std::string name, std::size_t metadata_size,
                                   std::size_t row_bytes, std::uint64_t seed) {
             if (!address) throw nb::value_error("no such function");

@@ -13,7 +13,7 @@ BoundSound make_program(int stored, std::uint32_t channels, std::uint32_t sample
                         const std::vector<SoundStepTuple>& steps, std::tuple<std::uint64_t, std::uint64_t> result,
                         std::size_t item, bool turned, std::uint64_t seed) {
     auto made = std::make_shared<fl::SoundProgram>();
-    if (stored < 0 || stored > static_cast<int>(fl::SoundKind::tokens)) throw nb::value_error("no such kind of sound");
+    if (stored < 0 || stored > static_cast<int>(fl::SoundKind::words)) throw nb::value_error("no such kind of sound");
     made->stored = static_cast<fl::SoundKind>(stored);
     made->channels = channels;
     made->sample_rate = sample_rate;

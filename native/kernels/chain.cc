@@ -24,9 +24,16 @@ void begin(const Start& start, Bytes payload, Bytes metadata, MutableBytes out) 
             throw Failure("decoder", "the decoder " + start.name + " failed");
         return;
     }
-    if (payload.size() != out.size())
+    const std::size_t wanted = out.size() / (start.scaled ? sizeof(float) : 1);
+    if (payload.size() != wanted)
         throw Failure("size", "the payload has " + std::to_string(payload.size()) + " bytes, not " +
-                                  std::to_string(out.size()));
+                                  std::to_string(wanted));
+    if (start.scaled) {
+        const auto scale = load<float>(metadata.data());
+        for (std::size_t i = 0; i < wanted; ++i)
+            store(out.data() + i * sizeof(float), static_cast<float>(static_cast<std::int8_t>(payload[i])) * scale);
+        return;
+    }
     std::memcpy(out.data(), payload.data(), out.size());
 }
 
@@ -40,7 +47,8 @@ std::size_t Chain::metadata_size() const {
 bool Chain::begins_as(const Chain& other) const {
     if (first && other.first)
         return first->stored == other.first->stored && first->raw.bytes() == other.first->raw.bytes();
-    return !first && !other.first && start.decode == other.start.decode && start.row_bytes == other.start.row_bytes;
+    return !first && !other.first && start.decode == other.start.decode && start.scaled == other.start.scaled &&
+           start.row_bytes == other.start.row_bytes;
 }
 
 void Chain::add(Stage stage) {

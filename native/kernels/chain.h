@@ -46,6 +46,7 @@ struct Stage {
 // What a chain begins with where that is no program.
 struct Start {
     DecodeFunction decode = nullptr;  // null: payloads are rows, and have row_bytes each
+    bool scaled = false;              // or bytes from -128 to 127, times the float that is the metadata row, as floats
     std::string name{};               // of the decoder
     std::size_t metadata_size = 0;
     std::size_t row_bytes = 0;
@@ -63,7 +64,9 @@ struct Chain {
     // Of the metadata row that it needs.
     std::size_t metadata_size() const;
     // What each payload must have; 0: that depends on the payload.
-    std::size_t payload_bytes() const { return first || start.decode ? 0 : start.row_bytes; }
+    std::size_t payload_bytes() const {
+        return first || start.decode ? 0 : start.row_bytes / (start.scaled ? sizeof(float) : 1);
+    }
     // Whether the other takes the same payloads.
     bool begins_as(const Chain& other) const;
     // Throws Failure "argument" where the stage can't take what comes before it.

@@ -7,6 +7,16 @@
 namespace fl {
 namespace {
 
+struct Half {
+    std::uint16_t bits;
+    explicit operator float() const { return from_half(bits); }
+};
+
+struct Bfloat {
+    std::uint16_t bits;
+    explicit operator float() const { return from_bfloat(bits); }
+};
+
 // Calls `what` with a number of the type that is named.
 template <class What>
 auto with_type(Number number, What what) {
@@ -20,6 +30,8 @@ auto with_type(Number number, What what) {
         case Number::uint64: return what(std::uint64_t{});
         case Number::int64: return what(std::int64_t{});
         case Number::float32: return what(float{});
+        case Number::float16: return what(Half{});
+        case Number::bfloat16: return what(Bfloat{});
         default: return what(double{});
     }
 }

@@ -10,8 +10,8 @@
 namespace fl {
 
 // What numbers may be before; the order is that of kernels.NUMBERS.
-enum class Number : std::uint8_t { uint8, int8, uint16, int16, uint32, int32, uint64, int64, float32, float64 };
-constexpr int kNumbers = static_cast<int>(Number::float64) + 1;
+enum class Number : std::uint8_t { uint8, int8, uint16, int16, uint32, int32, uint64, int64, float32, float64, float16, bfloat16 };
+constexpr int kNumbers = static_cast<int>(Number::bfloat16) + 1;
 std::size_t size_of(Number number);
 
 struct Conversion {

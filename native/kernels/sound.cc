@@ -35,7 +35,7 @@ void Sound::begin(const SoundProgram& program, Bytes payload, const std::uint8_t
     mono_ = false;
     left_ = right_ = begin_ = 0;
     value_ = 0;
-    end_ = load<std::uint64_t>(metadata);
+    end_ = program.stored == SoundKind::words ? payload.size() * 8 / program.bits : load<std::uint64_t>(metadata);
     channels_ = program.channels;
     rate_ = program.sample_rate;
     if (program.stored == SoundKind::file) {
@@ -49,7 +49,7 @@ void Sound::begin(const SoundProgram& program, Bytes payload, const std::uint8_t
         rate_ = info_.sample_rate;
         return;
     }
-    if (program.stored == SoundKind::tokens) {
+    if (program.has_tokens()) {
         if (TokenShape{program.channels, program.bits}.bytes(end_) != payload.size())
             throw Failure("format", std::to_string(end_) + " frames do not fit a payload of " + std::to_string(payload.size()) + " bytes");
         return;
@@ -140,7 +140,7 @@ void Sound::finish(MutableBytes out) {
     if (frames() != count || channels() != width)
         throw Failure("decode", "became " + std::to_string(frames()) + " frames of " + std::to_string(channels()) +
                                     ", not " + std::to_string(count) + " of " + std::to_string(width));
-    if (program.stored == SoundKind::tokens) {  // (codebooks, frames), with what was added on both sides
+    if (program.has_tokens()) {  // (codebooks, frames), with what was added on both sides
         const std::size_t middle = end_ - begin_, item = program.item;
         thread_local std::vector<std::uint8_t> room;
         room.resize(middle * width * item);

@@ -188,13 +188,14 @@ SoundRule sound_rule(SoundStep::Kind kind) {
 
 std::size_t SoundProgram::metadata_bytes() const {
     if (stored == SoundKind::file) return 16;
+    if (stored == SoundKind::words) return 0;
     return channels ? 8 : 72;
 }
 
 void check_sound_program(const SoundProgram& program) {
-    require(program.item == 4 || program.item == 2 || (program.item == 1 && program.stored == SoundKind::tokens), "an item");
+    require(program.item == 4 || program.item == 2 || (program.item == 1 && program.has_tokens()), "an item");
     require(program.frames <= kMost && program.width >= 1 && program.width <= (1u << 20), "a result");
-    if (program.stored == SoundKind::tokens) {
+    if (program.has_tokens()) {
         const TokenShape shape{program.channels, program.bits};
         shape.check();
         require(program.item * 8 >= program.bits && !program.turned, "tokens");
@@ -209,7 +210,7 @@ void check_sound_program(const SoundProgram& program) {
     for (const auto& step : program.steps) {
         require(step.numbers.size() == sound_rule(step.kind).numbers, "as many numbers as the step takes");
         using Kind = SoundStep::Kind;
-        if (program.stored == SoundKind::tokens) require(step.kind == Kind::segment || step.kind == Kind::fit, "no such step on tokens");
+        if (program.has_tokens()) require(step.kind == Kind::segment || step.kind == Kind::fit, "no such step on tokens");
         require((step.kind == Kind::mel) == (step.mel != nullptr), "a spectrogram is described");
         for (const double number : step.numbers) require(std::isfinite(number), "a number that is not finite");
         const auto within = [&](std::size_t at, double low, double high) {

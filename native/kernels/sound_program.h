@@ -35,8 +35,9 @@ struct SoundStep {
     std::shared_ptr<const Mel> mel{};
 };
 
-// How sounds are stored. Arrays are (frames, channels); a spectrogram's channels are its bands.
-enum class SoundKind : std::uint8_t { float32, float16, int16, file, tokens };
+// How sounds are stored. Arrays are (frames, channels); a spectrogram's channels are its bands. `words` are tokens of
+// text, one behind the other without a metadata row.
+enum class SoundKind : std::uint8_t { float32, float16, int16, file, tokens, words };
 
 struct SoundProgram {
     SoundKind stored = SoundKind::float32;
@@ -50,6 +51,7 @@ struct SoundProgram {
     std::uint64_t seed = 0;
 
     std::size_t row_bytes() const { return frames * width * item; }
+    bool has_tokens() const { return stored == SoundKind::tokens || stored == SoundKind::words; }
     // Rows begin with the number of frames; those of arrays with any number of channels are 9 words, as NDARRAY has
     // them, and those of files say rate and channels behind it.
     std::size_t metadata_bytes() const;

@@ -14,6 +14,9 @@ COMPILED_TYPES = (
 )  # fmt: skip
 """Numpy's names of the numbers that compiled functions take and make."""
 
+HALVES = ("float16", "bfloat16")
+"""Floats that no compiled function takes; those in Python do."""
+
 RETURNED = "returns a value, which nobody takes: change the array that is given, or fill out"
 
 

@@ -142,7 +142,10 @@ SAMPLES = ("uint8", "uint16", "float32")
 ELEMENTS = ("uint8", "float16", "bfloat16", "float32")
 """What pixels can be cast to, at the index that is its number in C++."""
 
-NUMBERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64")
+NUMBERS = (
+    "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64", "float16",
+    "bfloat16",
+)  # fmt: skip
 """What numbers of arrays may be before they are converted to elements, at the index that is its number in C++."""
 
 LAYOUTS = ("hwc", "chw")
@@ -159,7 +162,7 @@ STEPS = (
 )  # fmt: skip
 """Names of the steps of a program, at the index that is their number in C++."""
 
-SOUNDS = ("float32", "float16", "int16", "file", "tokens")
+SOUNDS = ("float32", "float16", "int16", "file", "tokens", "words")
 """How sounds are stored, at the index that is its number in C++."""
 
 SOUND_STEPS = ("segment", "fit", "resample", "mono", "gain", "noise", "shift", "mel", "mask")

@@ -115,6 +115,29 @@ def coco(labels: np.ndarray) -> dict[str, Any]:
     return {"size": list(labels.shape), "counts": runs if flat[0] == 0 else [0, *runs]}
 
 
+# Functions of the user's.
+
+
+@ops.custom
+def in_capitals(text: str, random: ops.Random) -> str:
+    return f"{text.upper()} {random.below(1000)}"
+
+
+@ops.custom
+def one_hidden(tokens: np.ndarray, random: ops.Random) -> None:
+    tokens[random.below(len(tokens))] = 0
+
+
+@ops.custom
+def first_hidden(sequence: dict[str, Any], random: ops.Random) -> None:
+    sequence["tokens"][0] = random.below(300)
+
+
+@ops.custom
+def captioned(sample: dict[str, Any], random: ops.Random) -> dict[str, Any]:
+    return sample | {"caption": f"{sample['caption']}, {random.below(1000)}"}
+
+
 PICTURE = (fl.RawImageField(24, 32), np.zeros((24, 32, 3), np.uint8))
 BOXES = [[1, 2, 11, 12], [0, 0, 32, 24]]
 POINTS = [[[1, 2], [3, 4], [5, 6]], [[7, 8], [9, 10], [11, 12]]]
@@ -271,6 +294,7 @@ MODALITIES: dict[str, Modality] = {
         },
         USUAL | {"another height": row(1, 4), "another number of dimensions": row(3, 2)},
         "float32[3,4,2]", "float32[3,4,2]",
+        [ops.RandomResizedCrop(5), ops.HorizontalFlip(), ops.Normalize(0, 2), ops.Layout("CHW")],
     ),
     "text": Modality(
         fl.TextField(dictionary=256),
@@ -287,7 +311,7 @@ MODALITIES: dict[str, Modality] = {
             "a list": (given(["a"]), "expected text, got list"),
         },
         {"no UTF-8": payload(b"ab\xff"), "cut UTF-8": payload("世".encode()[:2])},
-        "Grüße, 世界", "15 B",
+        "Grüße, 世界", "15 B", [in_capitals],
     ),
     "tokenized text": Modality(
         fl.TokenizedTextField(byte_pair(), embed=True),
@@ -306,7 +330,7 @@ MODALITIES: dict[str, Modality] = {
             "a number": (given(5), "expected text or a list of tokens"),
         },
         {"half a token": payload(b"\1\0\1")},
-        "two dogs", "B",
+        "two dogs", "B", [one_hidden],
     ),
     "packed text": Modality(
         fl.PackedTextField(16, 300, pad_id=299),
@@ -330,7 +354,7 @@ MODALITIES: dict[str, Modality] = {
             "another number of tokens": row(1, 5),
             "no documents": lambda one: Encoded((0, 4), bytes(one.payload)[8:]),
         },
-        "2 documents, 4 of 16 tokens", "2 documents, 4 of 16 tokens",
+        "2 documents, 4 of 16 tokens", "2 documents, 4 of 16 tokens", [first_hidden],
     ),
     "embedding": Modality(
         fl.EmbeddingField(4),
@@ -349,6 +373,39 @@ MODALITIES: dict[str, Modality] = {
             "bytes": (given(b"abcd"), "expected"),
         },
         USUAL, "float32[4]", "float32[4]", [ops.Normalize(1.0, 2.0), ops.Cast("float32")],
+    ),
+    "embedding of float16": Modality(
+        fl.EmbeddingField(4, "float16"),
+        {"array": given(np.array([1, -2, 0.5, 3], np.float32)), "list": given([1, -2, 0.5, 3])},
+        {
+            "NaN": (given([1, 2, 3, NAN]), "finite"),
+            "too large": (given([1, 2, 3, 1e39]), "finite|float16"),
+            "another length": (given([1, 2, 3]), r"\(3,\)"),
+        },
+        USUAL, "float16[4]", "float16[4]",
+        [ops.Normalize(1.0, 2.0), ops.Cast("float16")],
+    ),
+    "embedding of bfloat16": Modality(
+        fl.EmbeddingField(4, "bfloat16"),
+        {"array": given(np.array([1, -2, 0.5, 3], np.float32)), "list": given([1, -2, 0.5, 3])},
+        {
+            "NaN": (given([1, 2, 3, NAN]), "finite"),
+            "too large": (given([1, 2, 3, 1e39]), "finite|bfloat16"),
+            "another length": (given([1, 2, 3]), r"\(3,\)"),
+        },
+        USUAL, "bfloat16[4]", "bfloat16[4]",
+        [ops.Normalize(1.0, 2.0), ops.Cast("float16")],
+    ),
+    "embedding of int8": Modality(
+        fl.EmbeddingField(4, "int8"),
+        {"array": given(np.array([1, -2, 0.5, 3], np.float32)), "list": given([1, -2, 0.5, 3])},
+        {
+            "NaN": (given([1, 2, 3, NAN]), "finite"),
+            "too large": (given([1, 2, 3, 1e39]), "finite|int8"),
+            "another length": (given([1, 2, 3]), r"\(3,\)"),
+        },
+        USUAL, "float32[4]", "int8[4]",
+        [ops.Normalize(1.0, 2.0), ops.Cast("float16")],
     ),
     "boxes": Modality(
         fl.BoxesField("xyxy"),
@@ -433,7 +490,7 @@ MODALITIES: dict[str, Modality] = {
             "a score of text": (given({"caption": "a", "score": "x", "sound": [[1], [1]]}), "'score': "),
         },
         USUAL | {"no UTF-8": lambda one: Encoded(one.metadata, b"\xff" + bytes(one.payload)[1:])},
-        "a dog", "B",
+        "a dog", "B", [captioned],
     ),
     "videos": Modality(
         fl.ListField(fl.VideoCompressedField()),

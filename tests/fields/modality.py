@@ -14,6 +14,7 @@ import numpy as np
 
 import fastloader as fl
 from fastloader.fields import Encoded, Field
+from fastloader.testing.compare import row as one_of
 
 Form = Callable[[Path], Any]
 Damage = Callable[[Encoded], Encoded]
@@ -146,3 +147,17 @@ def used(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: used(one) for name, one in value.items()}
     return np.asarray(value) if isinstance(value, fl.Video | fl.EncodedAudio) else value
+
+
+def alone(value: Any) -> Any:
+    """A packed sequence without what is told of a whole batch; anything else as it is."""
+    packed = isinstance(value, dict) and "cu_seqlens" in value
+    return {name: one for name, one in value.items() if name not in ("cu_seqlens", "max_seqlen")} if packed else value
+
+
+def rows_of(part: Any, count: int) -> list[Any]:
+    """The values of a batch, ``None`` where one is missing."""
+    if not isinstance(part, dict) or "cu_seqlens" not in part:
+        return [one_of(part, i) for i in range(count)]
+    rows = [{name: values[i] for name, values in alone(part).items()} for i in range(count)]
+    return [None if (one["document_ids"] < 0).all() else one for one in rows]

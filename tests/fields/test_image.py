@@ -137,6 +137,9 @@ class TestPNGImageField(FieldContract):
             memoryview(encoded(Image.fromarray(pixels((9, 8))), "PNG")),
         ]
 
+    def piped_values(self, field):
+        return [value for value in self.values(field) if getattr(value, "dtype", None) != np.uint16]
+
     def bad_values(self, field):
         png = encoded(Image.fromarray(pixels((24, 30, 3))), "PNG")
         bad = [

@@ -12,11 +12,12 @@ import pytest
 
 import fastloader as fl
 from fastloader.testing import FormatContract
+from fastloader.testing.compare import identical
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 sys.path.insert(0, str(VECTORS))
 
-from make_formats import MDS_COLUMNS, MDS_SAMPLES, mds_sample  # noqa: E402
+from make_formats import MDS_COLUMNS, MDS_SAMPLES, mds_lists, mds_sample  # noqa: E402
 
 
 def changed(folder, change):
@@ -96,3 +97,21 @@ def test_several_folders_are_one_dataset(tmp_path):
     TestPlain().write(tmp_path)
     shutil.copytree(tmp_path / "mds", tmp_path / "other")
     assert len(fl.open(tmp_path)) == 2 * MDS_SAMPLES
+
+
+def test_lists_of_images_are_lists_of_files_or_pixels():
+    found = fl.open(VECTORS / "formats" / "mds-lists")
+    assert len(found) == 4
+    assert all(identical(mds_lists(i), sample) for i, sample in enumerate(found))
+
+
+def test_a_list_of_images_that_is_cut_short_is_an_error(tmp_path):
+    shutil.copytree(VECTORS / "formats" / "mds-lists", tmp_path / "mds")
+    shard = tmp_path / "mds" / "shard.00000.mds"
+    data = bytearray(shard.read_bytes())
+    begin = int(np.frombuffer(data, "<u4", 1, 4)[0]) + 3 * 4
+    for number, said in ((2**30, "too few"), (0, "end at")):
+        data[begin : begin + 4] = number.to_bytes(4, "little")
+        shard.write_bytes(data)
+        with pytest.raises(fl.FormatError, match=rf"record 0 at offset \d+: column 'array' .*{said}"):
+            fl.open(tmp_path / "mds")[0]

@@ -68,7 +68,7 @@ def files(folder):
 
 def test_every_file_format_is_recognised_without_a_name(tmp_path):
     found = files(tmp_path / "a")
-    assert set(found) == {*FORMATS, "fld"} - {"raw", "folder", "mds", "utix"}
+    assert set(found) == {*FORMATS, "fld"} - {"raw", "folder", "mds", "litdata", "utix"}
     for name, path in found.items():
         dataset = fl.open(path)
         if name == "fld":

@@ -310,10 +310,6 @@ def test_explain_tells_what_runs_where(dataset):
             r"\? frames\n    ClipSampler.*\n    Resize.*\n--> CenterCrop.*takes 9 pixels of height, and gets 5",
         ),
         ([ops.ClipSampler(4), ops.DecodeResize(5), ops.CenterCrop(9)], "takes 9 pixels of height, and gets 5"),
-        (
-            [ops.ClipSampler(4), ops.RandomResizedCrop(9).returning("box")],
-            r": 4 frames\n    RandomResizedCrop.*\n--> a pipeline of videos returns nothing",
-        ),
         (ops.Views(2, [ops.Resize((4, 4))]), "Views are of images"),
         ([ops.ClipSampler(4), ops.Resize((5, 5)), "flip"], "--> flip: is no operation but a str"),
     ],

@@ -163,3 +163,9 @@ def test_every_operation_is_on_its_page():
         for field in fields(getattr(ops, name)):
             row = next(line for line in page.splitlines() if f"`{name}(" in line)
             assert field.name in row, (name, field.name)
+
+
+def test_arrays_of_numbers_normalise_as_tuples_do() -> None:
+    made = ops.Normalize(np.array([1.0, 2.0, 3.0]), np.float32(4))
+    assert made == ops.Normalize((1.0, 2.0, 3.0), 4)
+    assert ops.Normalize(np.array(1.0), np.array([2])) == ops.Normalize(1, 2)

@@ -15,6 +15,7 @@ from tests.formats import (
     test_beton_files,
     test_hdf5_files,
     test_line_files,
+    test_litdata_chunks,
     test_mds_folders,
     test_raw_files,
     test_tfrecord_files,
@@ -26,8 +27,8 @@ from fastloader.testing import FormatContract
 from fastloader.testing.seaweed import S3Server
 
 MODULES = (
-    test_array_files, test_arrow_files, test_beton_files, test_hdf5_files, test_line_files, test_mds_folders,
-    test_raw_files, test_tfrecord_files,
+    test_array_files, test_arrow_files, test_beton_files, test_hdf5_files, test_line_files, test_litdata_chunks,
+    test_mds_folders, test_raw_files, test_tfrecord_files,
 )  # fmt: skip
 _numbers = itertools.count()
 
@@ -93,4 +94,4 @@ for _name, _contract in _contracts().items():
 
 def test_no_format_is_left_out() -> None:
     """As many as there are, and more, for some are written in several ways."""
-    assert len(_contracts()) >= 18
+    assert len(_contracts()) >= 27

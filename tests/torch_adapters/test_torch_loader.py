@@ -12,7 +12,7 @@ import torch
 import fastloader as fl
 from fastloader import ops
 from fastloader.torch import TorchLoader, to_tensor, to_tensors
-from fastloader.torch.finishing import split
+from fastloader.torch.finishing import has_images, split
 
 COUNT = 50
 
@@ -146,7 +146,7 @@ def test_missing_values_come_beside_theirs():
 @pytest.mark.parametrize("tail", [NORMAL, NORMAL[:1], NORMAL[:2], [NORMAL[2], NORMAL[0]], [ops.Cast("float32")]])
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_what_a_gpu_finishes_is_what_the_engine_would(path, tail, channels_last):
-    kept, finishes = split({"image": PIPELINE + tail})
+    kept, finishes = split({"image": PIPELINE + tail}, ["image"])
     assert kept["image"] == PIPELINE
     with loader_of(path, pipelines={"image": PIPELINE + tail}, channels_last=channels_last) as loader:
         wanted = next(iter(loader))["image"]
@@ -159,9 +159,14 @@ def test_what_a_gpu_finishes_is_what_the_engine_would(path, tail, channels_last)
 
 def test_pipelines_that_end_otherwise_are_left_alone():
     for pipeline in ([*PIPELINE], [ops.Cast("float16"), NORMAL[0]], [*PIPELINE, ops.Layout("CHW")]):
-        kept, finishes = split({"image": pipeline})
+        kept, finishes = split({"image": pipeline}, ["image"])
         assert kept["image"] == pipeline
         assert not finishes
+    kept, finishes = split({"image": PIPELINE + NORMAL, "vector": NORMAL}, ["image"])
+    assert kept["vector"] == NORMAL
+    assert set(finishes) == {"image"}
+    assert has_images(fl.JPEGImageField())
+    assert not any(map(has_images, (fl.EmbeddingField(3), fl.VideoFramesField("jpeg"), fl.OpticalFlowField())))
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastloader.errors import FastLoaderError, NotFoundError, StoreError
-from fastloader.fields import BatchDecoder, Field
-from fastloader.fields.basic import ScalarDecoder
+from fastloader.fields.singles import single_values, tells_values
 from fastloader.reader import DatasetReader
-from fastloader.types import FIRST_USER_TYPE, Sample
+from fastloader.types import Sample
 
 MOST = 64
 BYTES = 1 << 20
@@ -28,7 +26,7 @@ class Blocks:
         self._reader = reader
         self._names = list(dataset.names if fields is None else fields)
         known = {name: dataset.field(dataset.names.index(name)) for name in self._names}
-        self._together = {name: field for name, field in known.items() if _tells_values(field)}
+        self._together = {name: field for name, field in known.items() if tells_values(field)}
         size = sum(shard.size for shard in dataset.shards) // max(1, len(reader))
         self._most = max(1, min(MOST, BYTES // max(1, size)))
 
@@ -45,7 +43,7 @@ class Blocks:
     def read(self, samples: Sequence[int]) -> list[Sample]:
         """Samples as ``read_sample`` gives them, read together."""
         batch = self._reader.read_batch(samples, list(self._together)) if self._together else {}
-        columns = {name: _values(self._together[name], values) for name, values in batch.items()}
+        columns = {name: single_values(self._together[name], values) for name, values in batch.items()}
         apart = [name for name in self._names if columns.get(name) is None]
         if apart:
             each = [self._reader.read_sample(sample, apart) for sample in samples]
@@ -77,27 +75,3 @@ class Block:
             self._all = None
         sample = next(self._samples)
         return self._read.pop() if self._read else self._alone(sample)
-
-
-def _tells_values(field: Field) -> bool:
-    """Whether a batch of the field tells what single values are. Of others' fields it is known only that they agree."""
-    return field.type_id < FIRST_USER_TYPE and issubclass(field.get_decoder_class(), BatchDecoder)
-
-
-def _values(field: Field, batch: Any) -> list[Any] | None:
-    """A field's part of a batch as single values; ``None`` where it does not tell what they were."""
-    if isinstance(batch, list):
-        return batch
-    if isinstance(batch, dict):
-        return None
-    missing = None
-    if isinstance(batch, np.ma.MaskedArray):
-        missing = np.ascontiguousarray(np.ma.getmaskarray(batch)).view(np.bool_).reshape(len(batch), -1)[:, 0].tolist()
-        batch = batch.data
-    if batch.ndim > 1:
-        values = list(batch)
-    elif field.get_decoder_class() is ScalarDecoder:
-        values = batch.tolist()
-    else:  # numbers, or arrays without dimensions: it does not say
-        return None
-    return values if missing is None else [None if gone else value for gone, value in zip(missing, values, strict=True)]

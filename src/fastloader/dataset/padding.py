@@ -4,30 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastloader.errors import ShapeError
-from fastloader.fields import Elements
-from fastloader.loader.padding import (
-    Layout,
-    Pad,
-    Padded,
-    PadSpec,
-    Ragged,
-    Way,
-    check_names,
-    layout_of,
-    layouts,
-    way_of,
-)
+from fastloader.loader import laying
+from fastloader.loader.laying import as_arrays, laid_out, told_by
+from fastloader.loader.padding import Layout, PadSpec, Way, check_names, layouts, way_of
 from fastloader.reader import DatasetReader
 from fastloader.types import Batch
-
-Rows = list[NDArray[Any] | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,31 +58,10 @@ def find_misfits(elements: Sequence[Any], ways: Mapping[str, Way | Layout], bad:
                     f"row {row} is not there, but {has}", field=name, hint="pad names parts of dictionaries"
                 )
         values = [None if row in bad else element[name] for row, element in enumerate(elements)]
-        first: NDArray[Any] | None = None
-        for number, array in enumerate(_arrays(values)):
-            if array is None:
-                continue
-            wrong, hint = _wrong(array, first, way.pad if isinstance(way, Layout) else None if way == "ragged" else way)
-            if wrong:
-                bad[number] = ShapeError(f"row {number} {wrong}", field=name, hint=hint)
-            elif first is None:
-                first = array
-
-
-def _wrong(row: NDArray[Any], first: NDArray[Any] | None, pad: Pad | None) -> tuple[str, str]:
-    """What is wrong with an array, and what to do about it."""
-    hint = "leave it out of pad=, or on_error='skip' leaves out the element"
-    if row.ndim == 0 or row.dtype.hasobject:
-        return f"is {row.dtype} of the shape {row.shape}: numbers with a length are needed", hint
-    if not row.dtype.itemsize * prod(row.shape[1:]):
-        return f"has the shape {row.shape}, whose elements have no bytes", hint
-    if pad is not None and pad.length is not None and not pad.truncate and len(row) > pad.length:
-        longer = f"has the length {len(row)}, and the batch is padded to {pad.length}"
-        return longer, "give pad a greater length, or Pad(..., truncate=True)"
-    if first is not None and (row.dtype, row.shape[1:]) != (first.dtype, first.shape[1:]):
-        both = f"is {row.dtype} of the shape {row.shape}, and the first of its batch {first.dtype} of {first.shape}"
-        return f"{both}: they may differ in their length alone", hint
-    return "", ""
+        _, misfits = laying.find_misfits(values, way)
+        for number, error in misfits.items():
+            error.field = name
+            bad[number] = error
 
 
 def padded(elements: Sequence[Any], ways: Mapping[str, Way | Layout], collate: Callable[[list[Any]], Any]) -> Batch:
@@ -113,60 +78,8 @@ def padded(elements: Sequence[Any], ways: Mapping[str, Way | Layout], collate: C
 
 def column(name: str, values: Sequence[Any], way: Way | Layout, others: Collection[str]) -> Batch:
     """One part of a batch and what comes beside it; ``None`` is a missing value."""
-    rows = _arrays(values)
-    layout = way if isinstance(way, Layout) else _told_by(name, rows, way)
+    rows = as_arrays(values)
+    layout = way if isinstance(way, Layout) else told_by(name, rows, way)
     check_names(name, layout, others)
     there = np.array([row is not None for row in rows])
     return laid_out(rows, layout).entries(name, None if there.all() else there)
-
-
-def laid_out(rows: Rows, layout: Layout) -> Padded | Ragged:
-    """Arrays of one kind in one array."""
-    pad, dtype = layout.pad, layout.elements.dtype
-    first = next((row for row in rows if row is not None), None)
-    inner = (layout.elements.inner or ()) if first is None else first.shape[1:]
-    lengths = np.array([0 if row is None else len(row) for row in rows], np.int64)
-    if pad is None:
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        values = np.empty((int(offsets[-1]), *inner), dtype)
-        for row, start in zip(rows, offsets.tolist(), strict=False):
-            if row is not None:
-                values[start : start + len(row)] = row
-        return Ragged(values, offsets)
-    if pad.length is not None:
-        lengths = np.minimum(lengths, pad.length)
-    width = pad.length or -(-int(lengths.max(initial=0)) // pad.multiple_of) * pad.multiple_of
-    values = np.empty((len(rows), width, *inner), dtype)
-    values[...] = np.frombuffer(layout.fill, dtype).reshape(())
-    for target, row, length in zip(values, rows, lengths.tolist(), strict=True):
-        if row is not None:
-            target[:length] = row[:length]
-    return Padded(values, lengths, pad)
-
-
-def _told_by(name: str, rows: Rows, way: Way) -> Layout:
-    """The layout of arrays, which tell what they hold. Where all are missing, the pad value is all there is."""
-    first = next((row for row in rows if row is not None), None)
-    if first is None:
-        elements = Elements(np.asarray(0 if way == "ragged" else way.value).dtype)
-    else:
-        elements = Elements(first.dtype, first.shape[1:])
-    return layout_of(name, elements, way)
-
-
-def _arrays(values: Sequence[Any]) -> Rows:
-    """Arrays of what can be padded: arrays, bytes, and lists, which have one dtype together."""
-    lists = [np.asarray(value) for value in values if isinstance(value, list | tuple) and len(value)]
-    same = np.result_type(*lists) if lists else None
-    inner = lists[0].shape[1:] if lists else ()
-    rows: Rows = []
-    for value in values:
-        if value is None:
-            rows.append(None)
-        elif isinstance(value, bytes | bytearray | memoryview):
-            rows.append(np.frombuffer(value, np.uint8))
-        elif isinstance(value, list | tuple):
-            rows.append(np.asarray(value, same) if len(value) else np.zeros((0, *inner), same))
-        else:
-            rows.append(np.asarray(value))
-    return rows

@@ -19,6 +19,8 @@ from fastloader.types import TypeId
 
 MOST_LENGTH = 1 << 24
 _ROW = np.dtype([("documents", "<u4"), ("tokens", "<u4")])
+_ROWS = ("tokens", "position_ids", "document_ids")
+"""Arrays of a batch that have a row a sequence."""
 
 
 class Packed(NamedTuple):
@@ -80,7 +82,7 @@ class PackedBatch:
 
     def take(self, rows: NDArray[np.int64]) -> PackedBatch:
         """Other rows of the same."""
-        chosen = {name: self.arrays[name][rows] for name in ("tokens", "position_ids", "document_ids")}
+        chosen = {name: self.arrays[name][rows] for name in _ROWS}
         begins = chosen["position_ids"] == 0
         edges = np.append(np.flatnonzero(begins), begins.size).astype(np.int32)
         return PackedBatch(chosen | {"cu_seqlens": edges, "max_seqlen": int(np.diff(edges).max(initial=0))})
@@ -173,6 +175,11 @@ class PackedTextField(Field):
             for name, filler in blank.items()
         }
         return PackedBatch(rows).take(np.arange(len(values)))
+
+    def fits(self, value: Any) -> bool:
+        """Whether a value, which may have been changed, is still what a sequence is read as."""
+        arrays = [value.get(name) for name in _ROWS] if isinstance(value, Mapping) else []
+        return bool(arrays) and all(isinstance(one, np.ndarray) and one.shape == (self.seq_len,) for one in arrays)
 
     def to_binary(self) -> bytes:
         """The options as JSON."""

@@ -42,7 +42,7 @@ class Tables(Records):
     def begin(self, number: int) -> Pieces:
         """The file's tables, known to have the columns of the first."""
         path = self.paths[number]
-        with _explained(path):
+        with explained(path):
             found = self.open(number)
         if number and tuple(found.names) != self._names:
             raise FormatError(
@@ -52,7 +52,7 @@ class Tables(Records):
             unknown = [name for name, _, _ in self.where if name not in found.names]
             if unknown:
                 raise FormatError(f"where: no column {unknown[0]!r}; there are {', '.join(found.names)}", path=path)
-            with _explained(path):
+            with explained(path):
                 found.rows = np.concatenate([np.zeros(0, np.int64), *found.matching(self.where)])
         return found
 
@@ -69,7 +69,7 @@ class Tables(Records):
         pieces = np.searchsorted(file.starts, wanted, "right") - 1
         found: list[Sample] = [{}] * len(rows)
         for piece in dict.fromkeys(pieces.tolist()):
-            with _explained(self.paths[number], piece):
+            with explained(self.paths[number], piece):
                 table = self._kept.get((number, piece, names), partial(file.loaded, piece, names))
                 at = np.flatnonzero(pieces == piece)
                 for place, sample in zip(
@@ -190,7 +190,7 @@ class ArrowStream(Stream):
 
     def __init__(self, files: Files) -> None:
         super().__init__(files)
-        with _explained(self.paths[0]):
+        with explained(self.paths[0]):
             self._names = tuple(self._reader(files[0]).schema.names)
 
     @property
@@ -205,13 +205,13 @@ class ArrowStream(Stream):
     def samples(self, source: Object, start: int, names: Names) -> Iterator[Sample]:
         """Batch by batch; those before ``start`` are passed over."""
         names = names or self.names
-        with _explained(source.path):
+        with explained(source.path):
             reader = self._reader(source)
             if tuple(reader.schema.names) != self.names:
                 raise FormatError(f"has other columns than {self.paths[0]}: {', '.join(reader.schema.names)}")
         first = piece = 0
         while True:
-            with _explained(source.path, piece):
+            with explained(source.path, piece):
                 try:
                     batch = reader.read_next_batch()
                 except StopIteration:
@@ -223,7 +223,7 @@ class ArrowStream(Stream):
             first, piece = first + batch.num_rows, piece + 1
 
 
-class _explained:
+class explained:
     """pyarrow's errors as ours, with the file and the piece."""
 
     def __init__(self, path: str, piece: int | None = None) -> None:

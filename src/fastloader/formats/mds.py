@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import posixpath
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from fastloader import kernels
 from fastloader.errors import FormatError, NotFoundError
 from fastloader.formats.indexes import Ranges, read_ranges
 from fastloader.formats.objects import Files, Object, Places
 from fastloader.formats.records import Kept, Names, Records
+from fastloader.formats.unpacked import MOST_BYTES, Unpacked
 from fastloader.stores import RefusedError
 from fastloader.types import Sample
 
 INDEX = "index.json"
-MOST_BYTES = 1 << 32
-"""No shard is larger: its offsets have 32 bits."""
 _NUMBERS = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)} | {"float16", "float32", "float64"}
 
 
@@ -67,7 +64,7 @@ def _shard(folder: str, about: dict[str, Any]) -> Shard:
     for encoding in encodings:
         decoder_of(encoding)
     zipped = about.get("zip_data")
-    paths = [_within(folder, one["basename"]) for one in (about["raw_data"], zipped) if one]
+    paths = [within(folder, one["basename"]) for one in (about["raw_data"], zipped) if one]
     raw_bytes, samples = int(about["raw_data"]["bytes"]), int(about["samples"])
     if not 0 <= raw_bytes <= MOST_BYTES or samples < 0:
         raise FormatError(f"a shard of {samples} samples in {raw_bytes} bytes")
@@ -76,7 +73,8 @@ def _shard(folder: str, about: dict[str, Any]) -> Shard:
     )
 
 
-def _within(folder: str, name: str) -> str:
+def within(folder: str, name: str) -> str:
+    """The path of what an index names, which lies in its folder."""
     if posixpath.isabs(name) or ".." in name.split("/"):
         raise FormatError(f"the shard {name!r} lies outside of the folder")
     return posixpath.join(folder, name)
@@ -127,9 +125,10 @@ class Mds(Records):
         return source, np.stack([offsets[:-1], sizes], 1)
 
     def _opened(self, number: int, shard: Shard) -> Object:
-        if shard.zipped is None or _is_there(self.files.places, shard.path):
+        if shard.zipped is None or is_there(self.files.places, shard.path):
             return self.source(number)
-        return Unpacked(self._kept, shard, self.files.places.open(shard.zipped))
+        codec = (shard.compression or "").partition(":")[0]
+        return Unpacked(self._kept, self.files.places.open(shard.zipped), shard.raw_bytes, codec)
 
     def count(self, file: Any) -> int:
         """One a range."""
@@ -150,46 +149,13 @@ class Mds(Records):
         return found
 
 
-def _is_there(places: Places, path: str) -> bool:
+def is_there(places: Places, path: str) -> bool:
+    """Whether there is an object at a path."""
     try:
         places.open(path)
     except (NotFoundError, RefusedError):  # some stores refuse what is not there
         return False
     return True
-
-
-class Unpacked:
-    """A compressed shard as the bytes it stands for, which are kept for a while."""
-
-    def __init__(self, kept: Kept, shard: Shard, source: Object) -> None:
-        self._kept, self._shard, self._source = kept, shard, source
-        self.path, self.size, self.identity = source.path, shard.raw_bytes, source.identity
-
-    def read(self, offset: int, size: int) -> bytes:
-        """A part of what is kept."""
-        data = self._kept.get(self.path, lambda: (self._unpack(), self.size))
-        return bytes(data[offset : offset + size])
-
-    def _unpack(self) -> memoryview:
-        packed = self._source.read(0, self._source.size)
-        name = (self._shard.compression or "").partition(":")[0]
-        try:
-            if name == "zstd":
-                out = np.empty(self.size, np.uint8)
-                kernels.decompress(packed, kernels.CODECS.index("zstd"), out)
-                return out.data
-            if name == "gz":
-                with gzip.GzipFile(fileobj=io.BytesIO(packed)) as stream:
-                    data = stream.read(self.size + 1)
-                if len(data) != self.size:
-                    raise FormatError(f"unpacks to other than {self.size} bytes", path=self.path)
-                return memoryview(data)
-        except (kernels.Failure, OSError, EOFError, zlib.error) as error:
-            raise FormatError(f"can't be unpacked: {error}", path=self.path) from error
-        raise FormatError(
-            f"is packed with {name!r}; zstd and gz can be unpacked here", path=self.path,
-            hint="unpack the shards beside their packed forms",
-        )  # fmt: skip
 
 
 def decoded(shard: Shard, data: memoryview, names: Sequence[str]) -> Sample:
@@ -256,13 +222,30 @@ _DTYPES = {
 """By the byte that stands before an array: its bits, and a bit or two of its kind."""
 
 
-def _pixels(data: bytes) -> Any:
+def pixels(data: bytes | memoryview) -> Any:
+    """An image as its width, height, mode and pixels, as LitData has it too."""
     width, height, mode_size = np.frombuffer(data, "<u4", 3).tolist()
-    mode = data[12 : 12 + mode_size].decode()
+    mode = bytes(data[12 : 12 + mode_size]).decode()
     channels = {"L": 1, "RGB": 3, "RGBA": 4, "LA": 2}.get(mode)
     if channels is None:
         raise ValueError(f"pixels of the mode {mode!r} are not read here; there are L, LA, RGB, RGBA")
     return np.frombuffer(data, np.uint8, offset=12 + mode_size).reshape(height, width, channels)
+
+
+def files_of(data: bytes | memoryview, at: int = 0) -> list[bytes]:
+    """Files behind their number and sizes, which begin at ``at``, as LitData has them too."""
+    count = int.from_bytes(data[at : at + 4], "little")
+    begin = at + 4 + 4 * count
+    if len(data) < begin:
+        raise ValueError(f"{len(data)} bytes are too few for {count} files")
+    ends = np.cumsum([begin, *np.frombuffer(data, "<u4", count, at + 4).tolist()]).tolist()
+    if ends[-1] != len(data):
+        raise ValueError(f"its files end at {ends[-1]}, and it has {len(data)} bytes")
+    return [bytes(data[begin:end]) for begin, end in pairwise(ends)]
+
+
+def _listed(data: bytes) -> list[bytes]:
+    return files_of(data, 4)  # behind a number that means nothing yet
 
 
 def _text(data: bytes) -> str:
@@ -270,8 +253,9 @@ def _text(data: bytes) -> str:
 
 
 _DECODERS: dict[str, Callable[[bytes], Any]] = {
-    "bytes": bytes, "jpeg": bytes, "png": bytes, "jpeg_array": bytes, "jpegarray": bytes, "str": _text,
-    "json": json.loads, "int": lambda data: int(np.frombuffer(data, "<i8")[0]), "pil": _pixels,
+    "bytes": bytes, "jpeg": bytes, "png": bytes, "jpeg_array": files_of, "jpegarray": files_of,
+    "list[jpeg]": _listed, "list[png]": _listed, "list[pil]": lambda data: [pixels(one) for one in _listed(data)],
+    "str": _text, "json": json.loads, "int": lambda data: int(np.frombuffer(data, "<i8")[0]), "pil": pixels,
     "str_int": lambda data: int(_text(data)), "str_float": lambda data: float(_text(data)),
     "str_decimal": lambda data: Decimal(_text(data)),
 }  # fmt: skip

@@ -22,6 +22,7 @@ from fastloader.formats.files import ClassFolders, RawFiles, has_classes
 from fastloader.formats.fld import MANIFEST, is_sharded
 from fastloader.formats.hdf5 import Hdf5
 from fastloader.formats.lines import TYPES, CommaLines, JsonLines, ZippedCommaLines, ZippedJsonLines
+from fastloader.formats.litdata import LitData
 from fastloader.formats.mds import INDEX, Mds
 from fastloader.formats.objects import Files, Object, Places, at_once
 from fastloader.formats.recognise import NAMES, PACKED, format_of, promised
@@ -38,6 +39,8 @@ _BESIDE = re.compile(r"(_.*|readme.*|licen[sc]e.*|.*\.(md|crc|idx|index|lock|uti
 """Files that lie beside data and are none: what Spark leaves behind, what people write about it."""
 _SHARD = re.compile(r"-shard-\d{5,}$")
 """How shards of a Barecat archive are called."""
+_INDEXED = {"mds": (b'"shards"',), "litdata": (b'"chunks"', b'"data_format"')}
+"""Formats that an ``index.json`` tells of, and what is found in it."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,7 @@ FORMATS: dict[str, Format] = {
     "tfrecord.gz": Format(lambda request: ZippedTFRecord(request.files, request.types), ("types",)),
     "hdf5": Format(lambda request: Hdf5(request.files, request.fields)),
     "mds": Format(lambda request: Mds(request.files)),
+    "litdata": Format(lambda request: LitData(request.files, request.fields)),
     "beton": Format(lambda request: Beton(request.files, request.fields, request.types), ("types",)),
     "tar": Format(lambda request: open_tar(request.files, request.group, request.decode), ("decode", "group")),
     "tar.gz": Format(
@@ -145,9 +149,9 @@ def open_source(
         if not single:
             raise FormatError("several .fld datasets", path=paths[0], hint="fl.concatenate makes them one")
         return paths[0]
-    if format in (None, "mds") and (indexes := _mds_indexes(paths, root, places)):
-        _only("mds", request, ())
-        return FORMATS["mds"].make(replace(request, files=Files(tuple(indexes), places)))
+    if format in (None, *_INDEXED) and (indexed := _indexes(paths, root, places, format)) is not None:
+        _only(indexed[0], request, ())
+        return FORMATS[indexed[0]].make(replace(request, files=Files(indexed[1], places)))
     found = tuple(paths) if format is not None else _data(paths, root)
     name = format or _recognised(found, root, single, places)
     _only(name, request, FORMATS[name].options)
@@ -243,13 +247,21 @@ def _is_fld(path: str, places: Places) -> bool:
     return promised(path) == "fld" or format_of(places.open(path)) == "fld"
 
 
-def _mds_indexes(paths: Sequence[str], root: str, places: Places) -> list[str]:
-    """The indexes of MDS shards among the files: of the folder itself, or of those within it."""
+def _indexes(paths: Sequence[str], root: str, places: Places, format: str | None) -> tuple[str, tuple[str, ...]] | None:
+    """The indexes of MDS shards or LitData's chunks among the files: of the folder itself, or of those within it."""
     found = [path for path in paths if os.path.basename(path) == INDEX]
     top = os.path.join(root, INDEX)
-    if top in found:
-        found = [top]
-    return [path for path in found if b'"shards"' in _all_of(places.open(path))]
+    texts = {path: _all_of(places.open(path)) for path in ([top] if top in found else found)}
+    told = {
+        name: tuple(path for path, text in texts.items() if all(mark in text for mark in marks))
+        for name, marks in _INDEXED.items()
+        if format in (None, name)
+    }
+    named = [(name, indexes) for name, indexes in told.items() if indexes]
+    if len(named) > 1:
+        said = " and ".join(f"{NAMES[name]} ({indexes[0]})" for name, indexes in named)
+        raise FormatError(f"folders of several kinds: {said}", path=root or None, hint="choose with format=")
+    return named[0] if named else None
 
 
 def _all_of(source: Object) -> bytes:

@@ -74,10 +74,10 @@ def format_of(source: Object) -> str | None:
 NAMES = {
     "fld": "a .fld dataset", "npy": "NPY", "npz": "NPZ", "csv": "CSV", "csv.gz": "gzipped CSV", "jsonl": "JSONL",
     "jsonl.gz": "gzipped JSONL", "parquet": "Parquet", "arrow": "Arrow IPC", "arrow stream": "an Arrow IPC stream",
-    "tfrecord": "TFRecord", "tfrecord.gz": "gzipped TFRecord", "hdf5": "HDF5", "mds": "MDS", "raw": "plain files",
-    "folder": "folders of files", "tar": "tar", "tar.gz": "gzipped tar", "tar.zst": "tar packed with zstd",
-    "zip": "zip", "barecat": "a Barecat archive", "utix": "a .utix index of a tar",
-    "beton": "FFCV's .beton",
+    "tfrecord": "TFRecord", "tfrecord.gz": "gzipped TFRecord", "hdf5": "HDF5", "mds": "MDS",
+    "litdata": "LitData's chunks", "raw": "plain files", "folder": "folders of files", "tar": "tar",
+    "tar.gz": "gzipped tar", "tar.zst": "tar packed with zstd", "zip": "zip",
+    "barecat": "a Barecat archive", "utix": "a .utix index of a tar", "beton": "FFCV's .beton",
 }  # fmt: skip
 _RELATED = {
     "arrow stream": ("arrow",), "jsonl.gz": ("jsonl",), "csv.gz": ("csv",), "tfrecord.gz": ("tfrecord",),

@@ -49,9 +49,10 @@ class DataLoader:
       ``fastloader.samplers``, any iterable of sample numbers, or one of torch's samplers, and decides the order by
       itself; a batch sampler decides the batches too, whatever ``batch_size`` says.
     - ``fields``: which to load.
-    - ``pipelines``: by field of images, sounds, videos, numbers or lists, a list of ``fastloader.ops``. Those on images
-      and sounds run in the engine, from stored bytes to the finished row of the batch in one go; all are checked before
-      anything is read, and ``explain()`` tells them. ``ops.Views`` in place of a list makes several views.
+    - ``pipelines``: by field, a list of ``fastloader.ops``. Those on images, arrays and sounds run in the engine, from
+      stored bytes to the finished row of the batch in one go; functions of yours run on values of any field. All are
+      checked before anything is read, and ``explain()`` tells them. ``ops.Views`` in place of a list makes several
+      views.
       ``batch_ops`` are those on whole batches: ``ops.Mixup``, ``ops.CutMix``.
     - ``pad``: how samples of different lengths come, for all fields that have such or by field. "list", the default: an
       array where shapes agree, else a list. "ragged": values one behind the other, with ``name_offsets`` (batch + 1).
@@ -130,6 +131,7 @@ class DataLoader:
         )  # fmt: skip
         self._names = self.options.chosen_fields(reader)
         self._layouts = self.options.layouts(reader)
+        self._ways = self.options.ways(reader)
         self._pipelines = self.options.compiled(reader)
         self._batch_steps = self.options.batch_steps(self._pipelines)
         self.plan = self.options.plan(reader)
@@ -234,8 +236,11 @@ class DataLoader:
         self.close()
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):
+        # When the interpreter ends, contextlib may be gone before this is.
+        try:  # noqa: SIM105
             self.close()
+        except Exception:
+            pass
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_runner": None, "_pipelines": {}, "pinning": None}
@@ -275,7 +280,14 @@ class DataLoader:
     def _columns(self) -> list[Column]:
         # Only those asked for: the type of another may be unknown here.
         return [
-            Column(number, name, self.reader.dataset.field(number), self._layouts.get(name), self._pipeline(name))
+            Column(
+                number,
+                name,
+                self.reader.dataset.field(number),
+                self._layouts.get(name),
+                self._pipeline(name),
+                self._ways.get(name),
+            )
             for number, name in enumerate(self.reader.field_names)
             if name in self._names
         ]

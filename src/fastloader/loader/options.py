@@ -10,33 +10,26 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import FormatError
-from fastloader.fields import Field, PointsField, RowDecoder
+from fastloader.fields import Field, ListField, RowDecoder
 from fastloader.formats.fld import Dataset
-from fastloader.loader.padding import Layout, PadSpec, layouts
+from fastloader.loader.padding import Layout, PadSpec, Way, check_way, elements_of, layouts, way_of
 from fastloader.loader.policy import POLICIES
 from fastloader.loader.reading import LEAST_MEMORY, Habit, Io, Reading, check_io, plan_reading
 from fastloader.loader.resources import usable_cpus
-from fastloader.ops import BatchOp, Choose, ClipOp, Follow, LabelOp, Op, SoundOp, Views
+from fastloader.ops import BatchOp, Choose, ClipOp, CustomOp, Follow, LabelOp, Named, Op, SoundOp, Views
 from fastloader.pipeline import (
     HIDDEN,
     BatchStep,
+    ClipPipeline,
+    FlowFollowing,
     Following,
     Images,
-    Pipeline,
     PipelineError,
     Pipelines,
-    check_sharing,
     compile_batch_ops,
-    compile_choice,
-    compile_clips,
     compile_decoder,
-    compile_following,
-    compile_images,
-    compile_labels,
-    compile_sound,
-    is_clip,
-    takes_sounds,
-    watched,
+    compile_pipelines,
+    kind_of,
 )
 from fastloader.reader import DatasetReader
 from fastloader.samplers import (
@@ -176,29 +169,11 @@ class LoaderOptions:
         """The programs of the fields that have pipelines, or decoders that can be compiled."""
         chosen, layouts = self.chosen_fields(reader), self.layouts(reader)
         fields = _fields(reader, chosen)
-        made: dict[str, Pipeline] = {}
-        pipelines = watched(self.pipelines, fields)
-        following = [name for name in pipelines if isinstance(fields[name], PointsField)]
-        for name, ops in pipelines.items():
-            if name in following:
-                continue
-            if is_clip(fields[name], ops):
-                made[name] = compile_clips(name, fields[name], ops, self.seed)
-            elif not isinstance(ops, Views) and any(isinstance(op, LabelOp) for op in ops):
-                made[name] = compile_labels(name, fields[name], ops)
-            elif _chooses(ops):
-                made[name] = compile_choice(name, fields[name], list(ops), self.seed)
-            elif not isinstance(ops, Views) and takes_sounds(fields[name], ops):
-                made[name] = compile_sound(name, fields[name], ops, self.seed)
-            else:
-                made[name] = compile_images(name, fields[name], ops, self.seed)
-        for name in following:
-            made[name] = compile_following(name, fields[name], pipelines[name], pipelines, made)
+        made = compile_pipelines(self.pipelines, fields, self.seed)
         for name in fields.keys() - made.keys() - layouts.keys():
             kind = fields[name].get_decoder_class()
             if issubclass(kind, RowDecoder):
                 made[name] = compile_decoder(name, kind(fields[name]), self.seed)
-        check_sharing(one for one in made.values() if isinstance(one, Images))
         _check_known("transforms for", self.transforms, _batch_fields(chosen, made))
         return made
 
@@ -210,16 +185,44 @@ class LoaderOptions:
         """How the samples of each field that is padded or joined lie in a batch."""
         if self.pad is None:
             return {}
-        choosing = [name for name, ops in self.pipelines.items() if _chooses(ops)]
-        both = [name for name in choosing if isinstance(self.pad, Mapping) and name in self.pad]
-        if both:
-            raise ValueError(f"pad for {both[0]!r}: Choose takes one of its elements; leave out one of the two")
-        names = [name for name in self.chosen_fields(reader) if name not in choosing]
+        fields = _fields(reader, self.chosen_fields(reader))
+        apart = [name for name, ops in self.pipelines.items() if not _follows_alone(fields[name], ops)]
+        pad: PadSpec | Mapping[str, PadSpec] = self.pad
+        if isinstance(pad, Mapping):
+            pad = {name: spec for name, spec in pad.items() if name not in apart}
+        elif self.ways(reader) and not _pads_some(fields, apart):
+            return {}
         try:
-            return layouts(self.pad, _fields(reader, names))
+            return layouts(pad, {name: field for name, field in fields.items() if name not in apart})
         except FormatError as error:
             error.path = str(reader.path)
             raise
+
+    def ways(self, reader: DatasetReader) -> dict[str, Way]:
+        """How what functions of the user's make of samples is padded or joined, by field."""
+        fields = _fields(reader, self.chosen_fields(reader))
+        found: dict[str, Way] = {}
+        for name, ops in self.pipelines.items() if self.pad is not None else ():
+            if _follows_alone(fields[name], ops):
+                continue
+            named = isinstance(self.pad, Mapping)
+            spec = self.pad.get(name) if isinstance(self.pad, Mapping) else self.pad
+            way = way_of(f"pad for {name!r}", spec)
+            if way is None:
+                continue
+            if kind_of(fields[name], ops) not in ("values", "follow"):
+                if named:
+                    raise ValueError(
+                        f"pad for {name!r}: its pipeline makes samples of one shape; leave out one of the two"
+                    )
+                continue
+            varies = _varies(fields[name], ops)
+            if named and varies is False:
+                raise ValueError(f"pad for {name!r}: what its pipeline makes has no length; leave out one of the two")
+            if varies or named:
+                check_way(name, way, fields)
+                found[name] = way
+        return found
 
     def plan(self, reader: DatasetReader, saved: Mapping[str, Any] | None = None) -> Plan:
         """Which samples each step loads on this rank.
@@ -285,8 +288,21 @@ class LoaderOptions:
         return inner if indices is None else Subset(indices, len(reader), inner)
 
 
-def _chooses(ops: Any) -> bool:
-    return not isinstance(ops, Views) and any(isinstance(op, Choose) for op in ops)
+def _follows_alone(field: Field, ops: Any) -> bool:
+    """Whether it follows an image and does no more: positions are then moved however they are laid out."""
+    return kind_of(field, ops) == "follow" and len(ops) == 1
+
+
+def _varies(field: Field, ops: Any) -> bool | None:
+    """Whether what a pipeline makes of values varies in length; ``None`` where functions of the user's decide."""
+    chooses = isinstance(field, ListField) and any(isinstance(op, Choose) for op in ops)
+    if elements_of(field.field if chooses else field) is not None:  # type: ignore[attr-defined]
+        return True
+    return None if any(isinstance(Named.of(op).op, CustomOp) for op in ops if isinstance(op, Op)) else False
+
+
+def _pads_some(fields: Mapping[str, Field], apart: Sequence[str]) -> bool:
+    return any(name not in apart and elements_of(field) is not None for name, field in fields.items())
 
 
 def _fields(reader: DatasetReader, names: Iterable[str]) -> dict[str, Field]:
@@ -299,10 +315,10 @@ def _batch_fields(chosen: Sequence[str], pipelines: Pipelines) -> list[str]:
     found: list[str] = []
     for name in chosen:
         pipeline = pipelines.get(name)
-        if isinstance(pipeline, Images):
+        if isinstance(pipeline, Images | ClipPipeline):
             found += [one for one in pipeline.fields if not one.startswith(HIDDEN)]
         else:
-            found += [name, *(pipeline.returned if isinstance(pipeline, Following) else ())]
+            found += [name, *(pipeline.returned if isinstance(pipeline, Following | FlowFollowing) else ())]
     for name in found:
         if found.count(name) > 1:
             raise PipelineError(f"two fields of the batch would be {name!r}: return one by another name")

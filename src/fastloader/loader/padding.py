@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Literal, TypeAlias
 
@@ -184,6 +184,17 @@ def layouts(pad: PadSpec | Mapping[str, PadSpec], fields: Mapping[str, Field]) -
     for name, layout in made.items():
         check_names(name, layout, fields)
     return made
+
+
+def check_way(name: str, way: Way, others: Collection[str]) -> None:
+    """The same, of what is known before there are arrays."""
+    plain: Way = way if way == "ragged" else replace(way, value=0)
+    check_names(name, layout_of(name, Elements(np.dtype("u1")), plain), others)
+
+
+def elements_of(field: Field) -> Elements | None:
+    """What a field's values are made of, where they vary in length alone."""
+    return _decoder(field).elements
 
 
 def check_names(name: str, layout: Layout, others: Collection[str]) -> None:

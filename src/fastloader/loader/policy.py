@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader.fields import BatchParts
-from fastloader.loader.columns import Column, Fault
+from fastloader.loader.columns import Column
+from fastloader.loader.parts import Fault
 from fastloader.types import Batch, mask_missing, stack
 
 POLICIES = ("raise", "skip", "replace")
@@ -58,6 +59,6 @@ def _take(
     if isinstance(value, BatchParts):
         return value.take(rows), there
     chosen = [value[row] for row in rows.tolist()]
-    collate = stack if column is None else column.field.collate  # what a pipeline returns is of no field
+    collate = stack if column is None else column.collate  # what a pipeline returns is of no field
     together = there is None or (column is not None and column.field.collates_missing)
     return (collate(chosen) if together else chosen), there

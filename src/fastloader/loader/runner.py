@@ -19,9 +19,10 @@ from fastloader.errors import FastLoaderError, ShapeError, StoreError
 from fastloader.fields import locate_batch
 from fastloader.formats.fld import Dataset, FldFile, explain
 from fastloader.formats.fld.spans import payload_spans
-from fastloader.loader.columns import Column, Fault, Source, Value, compare_sizes
+from fastloader.loader.columns import Column, Source, compare_sizes
 from fastloader.loader.fetching import Fetcher
 from fastloader.loader.moving import follow
+from fastloader.loader.parts import Fault, Value
 from fastloader.loader.policy import settle
 from fastloader.loader.reading import Reading, batches_within
 from fastloader.loader.resources import usable_cpus
@@ -43,10 +44,6 @@ _MISFITS = {
 
 Finish = Callable[[Batch, NDArray[np.int64]], Any]
 """What Python still does to a batch of these samples."""
-
-
-def _clip_bytes(column: Column, samples: int) -> int:
-    return 0 if column.clips is None else samples * column.clips.row_bytes
 
 
 class Runner:
@@ -72,7 +69,7 @@ class Runner:
         self._dataset = dataset
         self._columns = columns
         self._on_error = on_error
-        self._draws = any(column.pipeline is not None or column.sound is not None for column in columns)
+        self._draws = any(column.draws for column in columns)
         self._tuner = tuner
         if tuner is not None:
             threads, depth = tuner.setting.threads, tuner.setting.ahead
@@ -248,10 +245,10 @@ class Runner:
             made.append(column.made(part, samples, epoch, faults))
             self._locate_lazy(made[-1].values, samples)
             laps.append(time.perf_counter())
-        self._made_bytes = max(self._made_bytes, sum(_clip_bytes(column, count) for column in self._columns))
+        self._made_bytes = max(self._made_bytes, sum(count * column.made_bytes for column in self._columns))
         compare_sizes(made, [column.name for column in self._columns], faults)
         values = {name: value for one in made for name, value in one.values.items()}
-        follow(values, (column.following for column in self._columns if column.following is not None))
+        follow(values, self._columns, samples, epoch, faults)
         for fault in faults:
             self._locate(fault, int(samples[fault.row]))
         if faults:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.loader.columns import Fault
+from fastloader.loader.parts import Fault
 
 MOST_LISTED = 1000
 

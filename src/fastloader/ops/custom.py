@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from fastloader.functions import COMPILED_TYPES, check_function, line_of, name_of
+from fastloader.functions import COMPILED_TYPES, HALVES, check_function, line_of, name_of
 from fastloader.ops.arrays import ArrayOp
-from fastloader.ops.base import Op, Pixels, side
+from fastloader.ops.base import Op, Pixels, side, whole
 from fastloader.ops.labels import Numbers
 
-Function = Callable[..., None]
+MAX_LENGTH = 1 << 40
+Function = Callable[..., Any]
 Shape = tuple[int, ...]
 Output = Shape | Callable[..., Shape]
 
@@ -69,7 +70,8 @@ class CustomOp(Op, ArrayOp):
 
     def array_output(self, given: Numbers) -> Numbers:
         """The same, of any number of dimensions."""
-        self._check_type(given.dtype)
+        if given.dtype not in HALVES:
+            self._check_type(given.dtype)
         return given if self.in_place else Numbers(self._shape(given.shape), self.dtype or given.dtype)
 
     def _check_type(self, dtype: str) -> None:
@@ -77,6 +79,19 @@ class CustomOp(Op, ArrayOp):
             raise ValueError(f"is a function of {', '.join(COMPILED_TYPES)}, and gets {dtype}")
 
     def _shape(self, given: tuple[Any, ...]) -> tuple[int, ...]:
+        try:
+            return tuple(side("output", one) for one in self._sides(given))
+        except TypeError as error:
+            raise ValueError(str(error)) from None
+
+    def out_shape(self, given: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of ``out`` for an array of any shape, which may also have sides of 0."""
+        try:
+            return tuple(whole("output", one, 0, MAX_LENGTH) for one in self._sides(given))
+        except TypeError as error:
+            raise ValueError(str(error)) from None
+
+    def _sides(self, given: tuple[Any, ...]) -> Sequence[Any]:
         shape: Any = given if self.shape is None else self.shape
         if callable(shape):
             try:
@@ -86,10 +101,7 @@ class CustomOp(Op, ArrayOp):
                 raise ValueError(f"has an output that can't be had for ({sides}): {line_of(error)}") from None
         if not isinstance(shape, tuple | list):
             raise ValueError(f"has an output of sides in a tuple, not {shape!r}")
-        try:
-            return tuple(side("output", one) for one in shape)
-        except TypeError as error:
-            raise ValueError(str(error)) from None
+        return shape
 
 
 def _by_name(module: str, name: str, jit: bool) -> Any:
@@ -113,7 +125,8 @@ def custom(
     The function is called as ``function(image, random)`` and changes the image in place; or, where ``output`` or
     ``dtype`` is given, as ``function(image, out, random)``, and fills ``out``. The image has the shape and type that
     ``explain()`` shows at its place; ``random`` is a ``fastloader.ops.Random``. What holds for images holds for the
-    arrays of an ``NDArrayField`` with a fixed shape.
+    arrays of fields with a fixed shape. Of any other field it gets the value that a reader gives, and may return
+    another in its place: a text of a text, an array of tokens, anything.
 
     - ``output``: the shape of ``out``, or a function that makes it of the sides given. ``dtype``: its type. Each is
       that of the image unless told. ``out`` is all zeros before.

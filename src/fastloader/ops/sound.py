@@ -32,11 +32,13 @@ class Sound:
     kind: str = "sound"
     dtype: str = "float32"
     bands_first: bool = False
+    flat: bool = False
+    """Of tokens: those of a text, which has no codebooks."""
 
     @property
     def shape(self) -> tuple[int | None, ...]:
         """The shape of a value: tokens have codebooks first, and one channel is no dimension."""
-        if self.kind == "sound" and self.width == 1:
+        if self.flat or (self.kind == "sound" and self.width == 1):
             return (self.frames,)
         first = self.kind == "tokens" or self.bands_first
         return (self.width, self.frames) if first else (self.frames, self.width)

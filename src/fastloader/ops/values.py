@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fastloader import kernels
+from fastloader.functions import HALVES
 from fastloader.ops.arrays import ArrayOp
 from fastloader.ops.base import Op, Pixels
 from fastloader.ops.labels import Numbers
@@ -26,6 +32,7 @@ class Normalize(Op, ArrayOp):
     def __post_init__(self) -> None:
         for name in ("mean", "std"):
             value = getattr(self, name)
+            value = value.tolist() if isinstance(value, np.ndarray) else value
             numbers = tuple(map(float, value)) if isinstance(value, Sequence) else (float(value),)
             if not numbers or not all(map(math.isfinite, numbers)) or (name == "std" and 0 in numbers):
                 which = "one number, or one a channel"
@@ -40,9 +47,16 @@ class Normalize(Op, ArrayOp):
 
     def array_output(self, given: Numbers) -> Numbers:
         """Floats."""
-        _check_numbers(given, "put it before Cast")
+        _check_array(given)
         self._check_channels(given.shape[-1] if given.shape else 1)
         return replace(given, dtype="float32")
+
+    def applied(self, array: NDArray[Any]) -> NDArray[Any]:
+        """An array of any size, normalised by numpy."""
+        self._check_channels(array.shape[-1] if array.ndim else 1)
+        scale, bias = (np.array(one, np.float32) for one in self.factors(self.most))
+        made: NDArray[Any] = array.astype(np.float32) * scale + bias
+        return made
 
     @property
     def most(self) -> int:
@@ -82,8 +96,25 @@ class Cast(Op, ArrayOp):
 
     def array_output(self, given: Numbers) -> Numbers:
         """Of that type."""
-        _check_numbers(given, "one Cast is enough")
+        _check_array(given)
         return replace(given, dtype=self.dtype)
+
+    def applied(self, array: NDArray[Any]) -> NDArray[Any]:
+        """An array of any size, cast by numpy."""
+        return array.astype(np.float32, copy=False).astype(element_type(self.dtype))
+
+
+def element_type(name: str) -> np.dtype[Any]:
+    """Numpy's dtype; bfloat16 is one of ml_dtypes."""
+    if name != "bfloat16":
+        return np.dtype(name)
+    try:
+        found: np.dtype[Any] = np.dtype(importlib.import_module("ml_dtypes").bfloat16)
+    except ImportError:
+        raise ModuleNotFoundError(
+            "numpy has no bfloat16 of its own: pip install ml_dtypes, or use float16", name="ml_dtypes"
+        ) from None
+    return found
 
 
 @dataclass(frozen=True)
@@ -101,7 +132,12 @@ class Layout(Op):
         return replace(given, layout=self.order)
 
 
-def _check_numbers(given: Pixels | Numbers, cure: str) -> None:
-    if given.dtype not in kernels.NUMBERS:
-        cure = f": {cure}" if given.dtype in kernels.ELEMENTS else ""
+def _check_numbers(given: Pixels, cure: str) -> None:
+    if given.dtype not in kernels.NUMBERS or given.dtype in HALVES:
+        cure = f": {cure}" if given.dtype in HALVES else ""
         raise ValueError(f"takes whole numbers, float32 and float64, and gets {given.dtype}{cure}")
+
+
+def _check_array(given: Numbers) -> None:
+    if given.dtype not in kernels.NUMBERS:
+        raise ValueError(f"takes whole numbers and floats of up to 64 bits, and gets {given.dtype}")

@@ -15,7 +15,7 @@ from fastloader.pipeline.pieces import PipelineError, check_size, cut, element_t
 def is_array(field: Field) -> bool:
     """Whether its pipelines are those of arrays; those of 8-bit images are not."""
     if isinstance(field, RawImageField):
-        return field.dtype != "uint8"
+        return field.dtype != "uint8" or field.channels > 4
     return isinstance(field, NDArrayField | EmbeddingField)
 
 
@@ -44,33 +44,22 @@ def compile_arrays(
         lines.append(f"{op}: {rows[-1]}")
     element_type(rows[-1].dtype)
     _, *pieces = cut([entry.op for entry in entries], rows)
-    program = kernels.Program.rows(row_bytes(given), seed)
+    scaled = isinstance(field, EmbeddingField) and field.dtype == "int8"
+    count = given.shape[0] if scaled else 0
+    program = kernels.Program.scaled(count, seed) if scaled else kernels.Program.rows(row_bytes(given), seed)
     to = "memory" if pieces else "the batch"
-    told = f"native, copied from stored bytes to {to}; {program.row_bytes:,} bytes a sample"
+    how = "scaled" if scaled else "copied"
+    told = f"native, {how} from stored bytes to {to}; {program.row_bytes:,} bytes a sample"
     return linked(name, pieces, program, [*lines, told], given, seed, entries)
 
 
 def _stored(name: str, field: Field) -> Numbers:
     """What a row is before the first operation."""
     if isinstance(field, EmbeddingField):
-        if field.dtype != "float32":
-            raise PipelineError(
-                f"pipelines for {name!r}: {field!r} has numbers that no operation takes",
-                hint="they take embeddings of float32; use transforms= for others",
-            )
-        return Numbers((field.dim,), field.dtype)
+        return Numbers((field.dim,), "float32" if field.dtype == "int8" else field.dtype)
     shape = field.fixed_shape if isinstance(field, NDArrayField) else field.shape  # type: ignore[attr-defined]
     dtype = field.dtype  # type: ignore[attr-defined]
-    if shape is None or 0 in shape:
-        raise PipelineError(
-            f"pipelines for {name!r}: {field!r} has arrays of no fixed shape, or without numbers",
-            hint="write them with NDArrayField(dtype, shape), or use transforms=",
-        )
-    if not getattr(dtype, "isnative", True):
-        raise PipelineError(
-            f"pipelines for {name!r}: {field!r} has numbers in another byte order than this machine",
-            hint=f"write them as {dtype.newbyteorder('=')}",
-        )
+    assert shape is not None
     given = Numbers(shape, str(dtype))
     try:
         check_size(given)

@@ -25,7 +25,10 @@ from fastloader.fields import (
 from fastloader.ops import Random, Views
 from fastloader.ops.clips import Chosen, ClipOp, DecodeResize, Frames
 from fastloader.pipeline.compiler import Compiled, compile_pipeline, wrong
+from fastloader.pipeline.draws import Sharer
+from fastloader.pipeline.images import Area, Sizes, returned, sizes_of
 from fastloader.pipeline.pieces import PipelineError, element_type
+from fastloader.pipeline.values import functions_from
 
 FIRST_NUMBER = 1 << 30
 """Numbers of operations on frames, behind those of images, views and batches, so that no two draw the same."""
@@ -35,6 +38,7 @@ FIRST_NUMBER = 1 << 30
 class ClipPipeline:
     """The operations on a field of videos, and how they are told."""
 
+    name: str
     frames: tuple[ClipOp, ...]
     chosen: Frames
     images: Compiled
@@ -67,43 +71,69 @@ class ClipPipeline:
             chosen = op.choose(chosen, Random(self.seed, epoch, sample, FIRST_NUMBER + i))
         return chosen.numbers
 
-    def run(self, video: Video, epoch: int, sample: int, out: NDArray[Any]) -> None:
-        """Fills ``out`` with the sample's clip."""
+    def run(self, video: Video, epoch: int, sample: int, out: NDArray[Any], told: NDArray[np.float64]) -> None:
+        """Fills ``out`` with the sample's clip, and ``told`` with what its operations tell, alike of all frames."""
         with video.blamed():
-            self._run(video, epoch, sample, out)
+            self._run(video, epoch, sample, out, told)
 
-    def _run(self, video: Video, epoch: int, sample: int, out: NDArray[Any]) -> None:
+    @property
+    def told(self) -> int:
+        """How many numbers that is."""
+        return self.images.program.told + (0 if self.images.tail is None else self.images.tail.told)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of the batch that it makes."""
+        return self._area.field, *self._area.returned
+
+    @property
+    def sharers(self) -> tuple[Sharer, ...]:
+        """Operations that share their draws."""
+        return self.images.sharers
+
+    def returned(self, told: NDArray[np.float64]) -> tuple[dict[str, NDArray[Any]], list[Sizes]]:
+        """What was told of a batch's clips, as fields of the batch, and sizes that are to be compared."""
+        return returned(self._area, [told]), sizes_of(self._area, [told])
+
+    @property
+    def _area(self) -> Area:
+        return Area(self.name, (self.images,))
+
+    def _run(self, video: Video, epoch: int, sample: int, out: NDArray[Any], told: NDArray[np.float64]) -> None:
         wanted, places = np.unique(self.choose(video, epoch, sample), return_inverse=True)
         rows = [np.flatnonzero(places == i) for i in range(len(wanted))]
         if isinstance(video, FramesVideo):
             shape = np.array(video.shape, np.uint32)
             for number, where in zip(wanted.tolist(), rows, strict=True):
-                self._image(video.stored(number), shape, epoch, sample, out, where)
+                self._image(video.stored(number), shape, epoch, sample, out, where, told)
             return
         height, width = self.chosen.size or (video.height, video.width)
         shape = np.array([height, width, video.channels, 8], np.uint32)
         for i, frame in video.each(wanted, self.chosen.size, self.chosen.filter):
-            self._image(np.ascontiguousarray(frame), shape, epoch, sample, out, rows[i])
+            self._image(np.ascontiguousarray(frame), shape, epoch, sample, out, rows[i], told)
 
     def _image(
-        self, frame: Any, shape: NDArray[np.uint32], epoch: int, sample: int, out: NDArray[Any], rows: NDArray[np.int64]
-    ) -> None:
+        self, frame: Any, shape: NDArray[np.uint32], epoch: int, sample: int, out: NDArray[Any],
+        rows: NDArray[np.int64], told: NDArray[np.float64],
+    ) -> None:  # fmt: skip
         """One frame through the operations on images, to all its places in the clip."""
         first = out[rows[0]]
+        mine, behind = told[: self.images.program.told], told[self.images.program.told :]
         if self.images.tail is None:
-            self.images.program.run(frame, shape, epoch, sample, first.view(np.uint8))
+            self.images.program.run(frame, shape, epoch, sample, first.view(np.uint8), mine)
         else:
             made = np.empty(self.images.row_bytes, np.uint8)
-            self.images.program.run(frame, shape, epoch, sample, made)
-            first[...] = self.images.tail.run(self.images.values(made[None])[0], epoch, sample)
+            self.images.program.run(frame, shape, epoch, sample, made, mine)
+            first[...] = self.images.tail.run(self.images.values(made[None])[0], epoch, sample, behind)
         out[rows[1:]] = first
 
 
 def is_clip(field: Field, ops: Sequence[Any] | Views) -> bool:
-    """Whether this is a pipeline of videos."""
-    if isinstance(field, VideoCompressedField | VideoFramesField):
+    """Whether this is a pipeline of videos; functions of the user's alone get whole values."""
+    if not isinstance(ops, Views) and any(isinstance(op, ClipOp) for op in ops):
         return True
-    return not isinstance(ops, Views) and any(isinstance(op, ClipOp) for op in ops)
+    whole = not isinstance(ops, Views) and bool(ops) and functions_from(ops) == 0
+    return isinstance(field, VideoCompressedField | VideoFramesField) and not whole
 
 
 def compile_clips(name: str, field: Field, ops: Sequence[Any] | Views, seed: int) -> ClipPipeline:
@@ -135,7 +165,7 @@ def compile_clips(name: str, field: Field, ops: Sequence[Any] | Views, seed: int
     lines += [*images.lines[1:behind], *_told(field), *(f"each frame: {line}" for line in images.lines[behind:])]
     if isinstance(field, VideoCompressedField):
         libav.require()
-    return ClipPipeline(tuple(ops[:first]), given, images, tuple(lines), seed)
+    return ClipPipeline(name, tuple(ops[:first]), given, images, tuple(lines), seed)
 
 
 def _images(
@@ -153,11 +183,7 @@ def _images(
     elif isinstance(field, VideoFramesField) and field.format != "raw":
         one = field.picture
     try:
-        compiled = compile_pipeline(name, one, list(ops), seed)
-        if compiled.told:
-            drawn = list(compiled.lines[: 1 + len(ops)])
-            raise wrong(drawn, None, "a pipeline of videos returns nothing, and shares no draws that depend on a size")
-        return compiled
+        return compile_pipeline(name, one, list(ops), seed)
     except PipelineError as error:
         head, *rest = error.message.split("\n")
         if not rest:

@@ -164,7 +164,7 @@ def linked(
     for piece in pieces:
         op, place = piece.apart, piece.ops[0][0]
         number = entries[place].number
-        why = why_python(op, jit) if isinstance(op, CustomOp) else None
+        why = why_python(op, jit, piece.given.dtype) if isinstance(op, CustomOp) else None
         if stages or why is not None:
             stages.append(Stage(number, op or _native_behind(piece, seed, entries), piece.made))
             told.append(_told_of_python(piece, why))
@@ -253,11 +253,7 @@ def _stored(name: str, field: Field) -> tuple[int, tuple[int, int, int], Pixels]
         return _RAW, field.shape, Pixels(field.height, field.width)
     if isinstance(field, VideoCompressedField | VideoFramesField):  # a frame, decoded, of whatever size
         return _RAW, (0, 0, 0), Pixels(None, None)
-    raise PipelineError(
-        f"pipelines for {name!r}: {field!r} has no 8-bit images",
-        hint="pipelines take JPEG, PNG and WebP images, masks, RawImageField, EmbeddingField, NDArrayField with a "
-        "fixed shape, sounds, videos, boxes and keypoints (Follow) and lists (Choose); use transforms= for others",
-    )
+    raise PipelineError(f"pipelines for {name!r}: {field!r} has no 8-bit images")
 
 
 def no_operation(op: Any) -> str:

@@ -117,10 +117,8 @@ class Images:
                 made[area.field] = _pixels(area, rows, numbers, behind)
             else:
                 made[area.field] = _nothing(area, samples)
-            made |= _returned(area, numbers)
-            for view, mine in zip(area.views, numbers, strict=True):
-                found = ((one.share, mine[:, one.at : one.at + 2]) for one in view.told if one.share is not None)
-                sizes += [Sizes(share, area.field, both) for share, both in found]
+            made |= returned(area, numbers)
+            sizes += sizes_of(area, numbers)
         return made, sizes
 
 
@@ -151,7 +149,17 @@ def _nothing(area: Area, samples: int) -> NDArray[Any]:
     return np.broadcast_to(np.zeros((), element_type(result.dtype)), shape)
 
 
-def _returned(area: Area, numbers: Sequence[NDArray[np.float64]]) -> dict[str, NDArray[Any]]:
+def sizes_of(area: Area, numbers: Sequence[NDArray[np.float64]]) -> list[Sizes]:
+    """What the pipelines of an area tell of the sizes of images, for draws that are shared."""
+    return [
+        Sizes(one.share, area.field, mine[:, one.at : one.at + 2])
+        for view, mine in zip(area.views, numbers, strict=True)
+        for one in view.told
+        if one.share is not None
+    ]
+
+
+def returned(area: Area, numbers: Sequence[NDArray[np.float64]]) -> dict[str, NDArray[Any]]:
     """What the pipelines of an area return, by field; of several views side by side."""
     made = {}
     for one in area.views[0].told:
@@ -224,11 +232,11 @@ def _checked(images: Images) -> Images:
     return images
 
 
-def check_sharing(pipelines: Iterable[Images]) -> None:
+def check_sharing(sharers: Iterable[Sequence[Sharer]]) -> None:
     """Operations of one name must draw the same."""
     known: dict[str, Sharer] = {}
-    for images in pipelines:
-        for sharer in images.sharers:
+    for several in sharers:
+        for sharer in several:
             other = known.setdefault(sharer.name, sharer)
             if other.key != sharer.key:
                 raise PipelineError(

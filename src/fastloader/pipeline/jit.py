@@ -20,10 +20,19 @@ from numba.extending import register_jitable
 from fastloader.fields import RowFunction
 from fastloader.ops import CustomOp
 from fastloader.pipeline.jit_random import RANDOM, seeded
-from fastloader.pipeline.jit_words import Uncompilable, check_draws, helpers, in_our_words, returns_something
-from fastloader.pipeline.pieces import Row
+from fastloader.pipeline.jit_words import (
+    Uncompilable,
+    check_draws,
+    check_names,
+    helpers,
+    in_our_words,
+    returns_something,
+)
+from fastloader.pipeline.pieces import Arrays, Row
 
-__all__ = ["Uncompilable", "address", "decoder_address"]
+Caller = Callable[..., Any]
+
+__all__ = ["Uncompilable", "address", "caller", "decoder_address"]
 
 _compiled: dict[tuple[Any, ...], Any] = {}
 
@@ -47,16 +56,52 @@ def decoder_address(row: RowFunction, metadata: np.dtype[Any]) -> int:
     return _once(key, lambda: _compile_decoder(row, metadata), row.function, cure)
 
 
+def caller(op: CustomOp, given: Arrays, made: Arrays | None) -> Caller:
+    """The operation compiled for arrays of any size, to be called from Python, which lets go of the GIL meanwhile.
+
+    It is called with the array, ``out`` where ``made`` says what that is, and seed, epoch, sample and op. A function
+    that returns something is not compiled: what numbers become when they are added is another matter there.
+    """
+    key = ("caller", *_identity(op.function), given, made)
+    return _kept(key, lambda: _compile_caller(op, given, made), op.function, "in Python it can be used")  # type: ignore[no-any-return]
+
+
+def _compile_caller(op: CustomOp, given: Arrays, made: Arrays | None) -> Caller:
+    function = _cached(op.function)
+    arrays = [numba.types.Array(numba.from_dtype(np.dtype(one.dtype)), one.ndim, "C") for one in (given, made) if one]
+    _specialise(function, (*arrays, RANDOM))
+    called: Any
+
+    if made is None:
+
+        def called(array, place):
+            function(array, seeded(place, np.zeros(16, np.uint32)))
+
+    else:
+
+        def called(array, out, place):
+            function(array, out, seeded(place, np.zeros(16, np.uint32)))
+
+    whole: Caller = numba.njit(nogil=True)(called)
+    _specialise(whole, (*arrays, numba.types.Array(numba.types.uint64, 1, "C")))
+    return whole
+
+
 def _once(key: tuple[Any, ...], compile: Callable[[], Any], function: Any, cure: str) -> int:
+    found: int = _kept(key, compile, function, cure).address
+    return found
+
+
+def _kept(key: tuple[Any, ...], compile: Callable[[], Any], function: Any, cure: str) -> Any:
     if key not in _compiled:
-        check_draws(function, cure)
+        check_draws(function)
+        check_names(function, cure)
         _add_helpers(function)
         try:
             _compiled[key] = function, compile()  # the key may hold the function's parts by their ids
         except (NumbaError, UnsupportedBytecodeError) as error:
             raise in_our_words(function, error, cure) from None
-    found: int = _compiled[key][1].address
-    return found
+    return _compiled[key][1]
 
 
 def _identity(function: Any) -> tuple[Any, ...]:

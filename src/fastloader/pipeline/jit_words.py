@@ -58,12 +58,17 @@ def in_our_words(function: FunctionType, error: Exception, cure: str) -> Uncompi
     return _told(code, line, f"can't be compiled: {_reason(text)}", f"{CONSTRUCTS}; {cure}")
 
 
-def check_draws(function: FunctionType, cure: str) -> None:
-    """Refuses numbers that differ from run to run, and names set outside, which compiled code would keep to itself."""
-    for line, before, now in _instructions(function.__code__):
+def check_names(function: FunctionType, cure: str) -> None:
+    """Refuses names set outside, which compiled code would keep to itself."""
+    for line, _, now in _instructions(function.__code__):
         if now.opname == "STORE_DEREF" and now.argval in function.__code__.co_freevars:
             why = f"can't be compiled: {now.argval} belongs to the function around it and can't be set"
             raise _told(function.__code__, line, why, f"{CONSTRUCTS}; {cure}")
+
+
+def check_draws(function: FunctionType) -> None:
+    """Refuses numbers that differ from run to run."""
+    for line, before, now in _instructions(function.__code__):
         held = function.__globals__.get(now.argval) if now.opname == "LOAD_GLOBAL" else None
         numpys = now.argval == "random" and before is not None and _named(function, before) is np
         if numpys or held in (random, np.random):

@@ -14,15 +14,15 @@ from fastloader.errors import OperationError
 from fastloader.fields import Field, FloatField, IntField
 from fastloader.ops import BatchOp, LabelOp, Numbers, Pixels
 from fastloader.ops.batches import mixed
-from fastloader.pipeline.choices import ChoicePipeline
 from fastloader.pipeline.clips import ClipPipeline
 from fastloader.pipeline.compiler import wrong
 from fastloader.pipeline.decoders import RowPipeline
 from fastloader.pipeline.draws import MAX_OPS
-from fastloader.pipeline.following import Following
+from fastloader.pipeline.following import FlowFollowing, Following
 from fastloader.pipeline.images import Images
-from fastloader.pipeline.pieces import PipelineError
+from fastloader.pipeline.pieces import Arrays, PipelineError
 from fastloader.pipeline.sound import SoundPipeline
+from fastloader.pipeline.values import Values, compile_behind, functions_from
 from fastloader.types import Batch
 
 
@@ -33,6 +33,8 @@ class LabelPipeline:
     ops: tuple[LabelOp, ...]
     result: Numbers
     lines: tuple[str, ...]
+    behind: Values | None = None
+    """What functions of the user's make of the labels, one by one."""
 
     def run(
         self, values: NDArray[Any], samples: NDArray[np.int64], there: NDArray[np.bool_] | None
@@ -51,7 +53,7 @@ class LabelPipeline:
         return values, faults
 
 
-def compile_labels(name: str, field: Field, ops: Sequence[Any]) -> LabelPipeline:
+def compile_labels(name: str, field: Field, ops: Sequence[Any], seed: int) -> LabelPipeline:
     """The pipeline of a field of numbers; what does not fit raises ``PipelineError`` with the pipeline drawn."""
     if not isinstance(field, IntField | FloatField):
         raise PipelineError(
@@ -59,7 +61,8 @@ def compile_labels(name: str, field: Field, ops: Sequence[Any]) -> LabelPipeline
         )
     given = Numbers((), "int64" if isinstance(field, IntField) else "float64")
     lines = [f"{type(field).__name__} {name!r}: {given}"]
-    for op in ops:
+    first = functions_from(ops)
+    for op in ops[:first]:
         if not isinstance(op, LabelOp):
             raise wrong(lines, op, "is no operation on labels; see fastloader.ops")
         try:
@@ -67,11 +70,15 @@ def compile_labels(name: str, field: Field, ops: Sequence[Any]) -> LabelPipeline
         except ValueError as error:
             raise wrong(lines, op, str(error)) from None
         lines.append(f"{op}: {given}")
-    lines.append("by numpy, the whole batch at once")
-    return LabelPipeline(tuple(ops), given, tuple(lines))
+    told = "by numpy, the whole batch at once"
+    if first == len(ops):
+        return LabelPipeline(tuple(ops), given, (*lines, told))
+    known = Arrays(given.dtype, len(given.shape)) if given.shape else None
+    behind = compile_behind(name, field, ops[first:], seed, lines, known, first)
+    return LabelPipeline(tuple(ops[:first]), given, (*behind.lines, told), behind)
 
 
-Pipeline = Images | LabelPipeline | Following | RowPipeline | SoundPipeline | ClipPipeline | ChoicePipeline
+Pipeline = Images | LabelPipeline | Following | FlowFollowing | RowPipeline | SoundPipeline | ClipPipeline | Values
 """What can become of a field."""
 
 Pipelines = Mapping[str, Pipeline]
@@ -128,7 +135,7 @@ def compile_batch_ops(ops: Sequence[Any], pipelines: Pipelines, seed: int) -> tu
                 f"batch_ops: {op} mixes {', '.join(kernels.ELEMENTS)}, and {op.image!r} has {single.result.dtype}",
                 hint="add ops.Cast('float32') to its pipeline",
             )
-        if not isinstance(labels, LabelPipeline) or len(labels.result.shape) != 1:
+        if not isinstance(labels, LabelPipeline) or labels.behind is not None or len(labels.result.shape) != 1:
             raise PipelineError(
                 f"batch_ops: {op} mixes labels, and {op.label!r} has no pipeline that makes them rows of floats",
                 hint=f"add one, as pipelines={{{op.label!r}: [ops.OneHot(classes)]}}, or name the field by label=",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -14,8 +13,9 @@ from numpy.typing import NDArray
 
 from fastloader import kernels
 from fastloader.errors import FastLoaderError, OperationError
-from fastloader.functions import RETURNED, line_of
+from fastloader.functions import COMPILED_TYPES, HALVES, RETURNED, line_of
 from fastloader.ops import Cast, CustomOp, Layout, Normalize, Numbers, Op, Pixels, Poison, Random
+from fastloader.ops.values import element_type as found_type
 from fastloader.types import Buffer
 
 MAX_ROW_BYTES = 1 << 40
@@ -34,6 +34,16 @@ Values = Cast | Layout | Normalize
 
 Row = Pixels | Numbers
 """What lies between two operations: an image or an array."""
+
+
+class Arrays(NamedTuple):
+    """Arrays of any size, of which this much is known beforehand."""
+
+    dtype: str
+    ndim: int
+
+    def __str__(self) -> str:
+        return f"arrays of {self.dtype}, {self.ndim}-dimensional"
 
 
 class Piece(NamedTuple):
@@ -65,6 +75,8 @@ class Piece(NamedTuple):
             return False
         if not self.ops:
             return _programs_take(self.given)
+        if isinstance(self.made, Numbers) and self.made.dtype in HALVES:
+            return False  # what was rounded stays so
         return isinstance(op, Values) or not self.converts
 
 
@@ -138,10 +150,12 @@ def converted(program: kernels.Program, piece: Piece) -> kernels.Program:
     )  # fmt: skip
 
 
-def why_python(op: CustomOp, jit: ModuleType | None) -> str | None:
+def why_python(op: CustomOp, jit: ModuleType | None, dtype: str) -> str | None:
     """Why the operation is not compiled; ``None`` where it is."""
     if not op.jit:
         return "jit=False"
+    if dtype not in COMPILED_TYPES:
+        return f"numba has no {dtype}"
     return NO_NUMBA if jit is None else None
 
 
@@ -178,14 +192,14 @@ class Tail:
                 row = runs.lay_over(row, sample)
                 continue
             random = Random(self.seed, epoch, sample, number)
-            out = row if runs.in_place else np.zeros(sides(made), made.dtype)
+            out = row if runs.in_place else np.zeros(sides(made), element_type(made.dtype))
             arguments = (row, random) if runs.in_place else (row, out, random)
             try:
                 # Compiled code counts with 64 bits: what would wrap round here has another result there.
                 with np.errstate(over="raise"):
-                    returned: Any = runs.function(*arguments)  # type: ignore[func-returns-value]
+                    returned: Any = runs.function(*arguments)
             except Exception as error:
-                raise _failed(runs, error) from error
+                raise failed(runs, error) from error
             if returned is not None:
                 raise OperationError(f"the operation {runs} {RETURNED}")
             row = out
@@ -202,7 +216,7 @@ def made_by(
     return out
 
 
-def _failed(op: CustomOp, error: Exception) -> OperationError:
+def failed(op: CustomOp, error: Exception) -> OperationError:
     return OperationError(
         f"the operation {op} failed in {line_of(error)}", hint="on_error='skip' leaves out the sample"
     )
@@ -210,10 +224,7 @@ def _failed(op: CustomOp, error: Exception) -> OperationError:
 
 def element_type(name: str) -> np.dtype[Any]:
     """Numpy's dtype; bfloat16 is one of ml_dtypes."""
-    if name != "bfloat16":
-        return np.dtype(name)
     try:
-        found: np.dtype[Any] = np.dtype(importlib.import_module("ml_dtypes").bfloat16)
-    except ImportError:
-        raise PipelineError("numpy has no bfloat16 of its own", hint="pip install ml_dtypes, or use float16") from None
-    return found
+        return found_type(name)
+    except ModuleNotFoundError as error:
+        raise PipelineError(str(error)) from None

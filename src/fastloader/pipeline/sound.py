@@ -17,15 +17,21 @@ from fastloader.fields import (
     Field,
     NDArrayField,
     SpectrogramField,
+    TokenizedTextField,
 )
 from fastloader.fields.sound_files import load_library
 from fastloader.ops.sound import PadOrTrim, RandomSegment, Sound, SoundOp
 from fastloader.pipeline.compiler import wrong
 from fastloader.pipeline.draws import MAX_OPS
-from fastloader.pipeline.pieces import PipelineError
+from fastloader.pipeline.pieces import Arrays, PipelineError
+from fastloader.pipeline.values import Values, compile_behind, functions_from
 
 SOUND_FIELDS = (AudioWaveformField, AudioCompressedField, SpectrogramField, AudioTokensField)
 _NUMBERS = ("float32", "float16", "int16")
+_TAKEN = (
+    "RandomSegment, PadOrTrim, Resample, Mono, Gain, AddNoise, TimeShift, MelSpectrogram, SpecAugment, and behind them "
+    "Normalize, Cast and functions of yours (@fastloader.ops.custom)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +42,8 @@ class SoundPipeline:
     result: Sound
     lines: tuple[str, ...]
 
-    tail: None = None
-    """Nothing is left to Python."""
+    behind: Values | None = None
+    """What functions of the user's make of the sounds, one by one."""
 
     @property
     def row_bytes(self) -> int:
@@ -62,8 +68,9 @@ class _Stored:
 
 
 def takes_sounds(field: Field, ops: Sequence[Any]) -> bool:
-    """Whether a pipeline is one of these."""
-    return isinstance(field, SOUND_FIELDS) or any(isinstance(op, SoundOp) for op in ops)
+    """Whether a pipeline is one of these; functions of the user's alone get whole values."""
+    whole = bool(ops) and functions_from(ops) == 0
+    return any(isinstance(op, SoundOp) for op in ops) or (isinstance(field, SOUND_FIELDS) and not whole)
 
 
 def compile_sound(name: str, field: Field, ops: Sequence[Any], seed: int) -> SoundPipeline:
@@ -75,9 +82,11 @@ def compile_sound(name: str, field: Field, ops: Sequence[Any], seed: int) -> Sou
     lines = [f"{type(field).__name__} {name!r}: {given}"]
     steps: list[tuple[int, int, Sequence[float], kernels.Mel | None]] = []
     added: float | None = None
+    first = functions_from(ops)
+    behind, ops = ops[first:], ops[:first]
     for i, op in enumerate(ops):
         if not isinstance(op, SoundOp):
-            raise wrong(lines, op, "is no operation on sounds; see fastloader.ops")
+            raise wrong(lines, op, f"is no operation on sounds: {type(field).__name__} takes {_TAKEN}")
         try:
             made = op.output(given)
             step = op.step(given)
@@ -101,12 +110,15 @@ def compile_sound(name: str, field: Field, ops: Sequence[Any], seed: int) -> Sou
         kernels.SOUNDS.index(stored.kind), stored.given.width or 0, stored.given.rate or 0, stored.bits, steps,
         (given.frames, given.width), np.dtype(given.dtype).itemsize, given.bands_first, seed,
     )  # fmt: skip
-    lines.append(_told(stored, ops, program.row_bytes))
-    return SoundPipeline(program, given, tuple(lines))
+    told = _told(stored, ops, program.row_bytes)
+    if not behind:
+        return SoundPipeline(program, given, (*lines, told))
+    functions = compile_behind(name, field, behind, seed, lines, Arrays(given.dtype, len(given.shape)), first)
+    return SoundPipeline(program, given, (*functions.lines, told), functions)
 
 
 def _told(stored: _Stored, ops: Sequence[SoundOp], row_bytes: int) -> str:
-    what = {"file": "decoded by libsndfile", "tokens": "unpacked"}.get(stored.kind, "copied")
+    what = {"file": "decoded by libsndfile", "tokens": "unpacked", "words": "copied"}.get(stored.kind, "copied")
     narrowed = bool(ops) and isinstance(ops[0], RandomSegment | PadOrTrim)
     part = "what lies around the part that is wanted" if stored.kind == "file" else "the part that is wanted"
     return (
@@ -125,12 +137,15 @@ def _stored(name: str, field: Field) -> _Stored:
     if isinstance(field, AudioTokensField):
         given = Sound(None, field.codebooks, 0, "tokens", field.dtype.name)
         return _Stored("tokens", given, field.bits)
+    if isinstance(field, TokenizedTextField):
+        given = Sound(None, 1, 0, "tokens", field.dtype.name, flat=True)
+        return _Stored("words", given, 8 * field.dtype.itemsize)
     if isinstance(field, NDArrayField) and field.dtype.name in _NUMBERS and field.dtype.isnative:
         shape = field.shape
         if shape is not None and shape[:1] == (None,) and len(shape) in (1, 2) and all(shape[1:]):
             return _Stored(field.dtype.name, Sound(None, shape[1] if len(shape) == 2 else 1))
     raise PipelineError(
         f"pipelines for {name!r}: {field!r} has no sounds",
-        hint="these operations take AudioWaveformField, AudioCompressedField, SpectrogramField, AudioTokensField, and "
-        "NDArrayField of float32, float16 or int16 with the shape (None,) or (None, channels)",
+        hint="these operations take AudioWaveformField, AudioCompressedField, SpectrogramField, AudioTokensField, "
+        "TokenizedTextField, and NDArrayField of float32, float16 or int16 with the shape (None,) or (None, channels)",
     )

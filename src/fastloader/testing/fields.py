@@ -23,9 +23,10 @@ import pytest
 
 from fastloader.dataset import open_dataset
 from fastloader.errors import SampleError
-from fastloader.fields import Field, RowDecoder
+from fastloader.fields import Field, ImageFileField, MaskField, RawImageField, RowDecoder
 from fastloader.formats.fld import Dataset
 from fastloader.loader import DataLoader
+from fastloader.ops import Random, Resize, custom
 from fastloader.reader import DatasetReader
 from fastloader.testing.compare import agree, count, identical, row
 from fastloader.types import byte_view
@@ -62,6 +63,14 @@ class FieldContract:
     def row(self, batch: Any, position: int) -> Any:
         """One sample's value out of a batch, as it would come alone; ``None`` where it is missing."""
         return row(batch, position)
+
+    def piped_values(self, field: Field) -> Sequence[Any]:
+        """Values that pipelines take, where those are not all."""
+        return self.values(field)
+
+    def before_functions(self, field: Field) -> Sequence[Any]:
+        """What stands before a function of the user's in a pipeline: of images, what gives them one size."""
+        return [Resize((8, 8), "nearest")] if isinstance(field, ImageFileField | MaskField) else []
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """One run of each test for each field."""
@@ -202,6 +211,33 @@ class FieldContract:
             got = [self.row(batch[NAME], i) for batch in batches for i in range(self.count(batch[NAME]))]
             assert len(got) == len(single)
             assert all(map(agree, single, got))
+
+    def test_a_function_in_a_pipeline_gets_the_values(self, field: Field, tmp_path: Path) -> None:
+        """Each as a reader gives it, those that are missing left out, with random numbers that are its own."""
+        values = self.piped_values(field)
+        reader = write(tmp_path / "x.fld", field, [v for value in values for v in (value, None)])
+        before = list(self.before_functions(field))
+        given: list[tuple[Any, int]] = []
+
+        @custom(jit=False)
+        def noted(value: Any, random: Random) -> Any:
+            given.append((value.copy() if isinstance(value, np.ndarray) else value, int(random.bits())))
+            return None if isinstance(value, np.ndarray) else value
+
+        (batch,) = DataLoader(
+            reader, len(reader), shuffle=False, seed=7, num_workers=0, pipelines={NAME: [*before, noted]}
+        )
+        assert len(given) == len(values), (
+            "a function was called for a value that is missing, or not for one that is there"
+        )
+        for i, (value, bits) in enumerate(given):
+            assert bits == int(Random(7, 0, 2 * i, len(before)).bits())
+            if not isinstance(field, ImageFileField | MaskField | RawImageField):  # those are 8-bit pixels there
+                single = reader[2 * i][NAME]
+                assert agree(single, value), f"sample {2 * i}: alone {single!r}, in a pipeline {value!r}"
+        for i in range(len(reader)):
+            missing = self.row(batch[NAME], i) is None
+            assert missing == bool(i % 2), f"sample {i} is {'' if missing else 'not '}missing behind a function"
 
     def test_compiled_and_plain_rows_agree(self, field: Field, tmp_path: Path) -> None:
         """Where the decoder fills rows, compiled code gives what plain Python gives, missing values too."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fastloader.fields import Field, ImageFileField, MaskField, RawImageField
 from fastloader.ops import Cast, Layout, Normalize
 from fastloader.torch.library import torch
 
@@ -46,12 +47,20 @@ _KEPT: dict[Any, Any] = {}
 """The few numbers of each pipeline, by device: copying them again for every batch would wait for the GPU."""
 
 
-def split(pipelines: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Finish]]:
-    """Pipelines without what a GPU does at their end, and that, by field. Only where bytes become floats there."""
+def has_images(field: Field) -> bool:
+    """Whether a batch of the field is N x H x W x C; what else ends with such operations is left to the loader."""
+    return isinstance(field, ImageFileField | MaskField | RawImageField)
+
+
+def split(pipelines: Mapping[str, Any], images: Collection[str]) -> tuple[dict[str, Any], dict[str, Finish]]:
+    """Pipelines without what a GPU does at their end, and that, by field. Only where bytes become floats there.
+
+    ``images`` are the fields that have such.
+    """
     kept, finishes = {}, {}
     for name, ops in pipelines.items():
         kept[name] = ops
-        if not isinstance(ops, Sequence):
+        if not isinstance(ops, Sequence) or name not in images:
             continue
         end = len(ops)
         while end and type(ops[end - 1]) in _LAST:

@@ -12,7 +12,7 @@ from fastloader.dataset import open_dataset
 from fastloader.loader import DataLoader, WrappedLoader
 from fastloader.samplers.checks import whole
 from fastloader.torch.decoding import Decode, check_mode, gpu_images, measured_share, state_share
-from fastloader.torch.finishing import Finish, split
+from fastloader.torch.finishing import Finish, has_images, split
 from fastloader.torch.library import torch
 from fastloader.torch.tensors import to_tensors
 
@@ -70,7 +70,12 @@ class TorchLoader(WrappedLoader):
         self.decode = check_mode(decode, gpu_share, on_gpu)
         self.gpu_share = 1.0 if decode == "gpu" else gpu_share
         if on_gpu and (finish_on_gpu or decode != "cpu") and options.get("pipelines"):
-            options["pipelines"], self._finishes = split(options["pipelines"])
+            known = getattr(reader, "reader", reader)  # of an archive, that of its files
+            dataset, names = known.dataset, known.field_names
+            images = [
+                name for name in options["pipelines"] if name in names and has_images(dataset.field(names.index(name)))
+            ]
+            options["pipelines"], self._finishes = split(options["pipelines"], images)
         self.loader = DataLoader(reader, batch_size, **options)
         self._images = [] if decode == "cpu" else gpu_images(self.loader)
         if on_gpu:
