@@ -12,11 +12,14 @@ from fastloader.cli import (
     completion,
     convert,
     create,
+    doctor,
     edit,
     extract,
     index,
     info,
     ls,
+    mount,
+    simulate,
     store,
     verify,
 )
@@ -36,6 +39,8 @@ fastloader ls train.fld               its samples, a line each
 fastloader cat train.fld 0 image      one value, as it is stored
 fastloader verify train.fld           is everything intact?
 fastloader bench train.fld            how fast does it load, and what limits?
+fastloader doctor train.fld           what bounds loading on this machine, and what to change?
+fastloader simulate train.fld         what would each of N ranks read? from tables alone
 fastloader convert train.fld a.tar    to tar or Parquet, and from other formats
 fastloader index shards/*.tar         where samples of tars lie, found once
 fastloader store ls s3://bucket/      objects in stores; get, put, cp, rm
@@ -47,6 +52,7 @@ fastloader create photos.fld photos/  a folder into an archive; add, merge, subs
 fastloader extract photos.fld out/    and back
 fastloader ls -lR photos.fld          what is in it; tree, du, find, cat, verify
 fastloader rm photos.fld a.jpg        take files out; compact gives back the room
+fastloader mount photos.fld view/     as files in a folder, read-only; tars and zips too
 
 A field type of your own is known to the commands when the module that registers it is imported:
 
@@ -69,8 +75,8 @@ def main(modules: tuple[str, ...]) -> None:
         import_module(module)
 
 
-for module in (info, ls, cat, verify, bench, convert, index, store):
+for module in (info, ls, cat, verify, bench, doctor, simulate, convert, index, store):
     main.add_command(module.command)
-for several in (create, extract, browse, edit, completion):
+for several in (create, extract, browse, edit, mount, completion):
     for command in several.commands:
         main.add_command(command)
