@@ -13,7 +13,7 @@ from fastloader.formats.fld.file import TABLES_LEAST, TABLES_ROW, FldFile
 from fastloader.formats.fld.layout import REMOTE_PAGE_SIZE
 from fastloader.formats.fld.spans import page_spans
 from fastloader.samplers import Pages
-from fastloader.samplers.quasi_random import MAX_RUNS
+from fastloader.samplers.quasi_random import MANY_SHARDS, MAX_RUNS
 
 Numbers = NDArray[np.int64]
 
@@ -36,6 +36,11 @@ class Layout:
     page_size: int
     payload_fields: int
     is_remote: bool
+
+    @property
+    def is_vast(self) -> bool:
+        """Whether a loader tells pages from the manifest alone."""
+        return len(self.sizes) > MANY_SHARDS or self.num_bytes // self.page_size > MAX_RUNS
 
     @property
     def num_samples(self) -> int:
@@ -113,7 +118,9 @@ class Layout:
         return self._counts()[0] * self.each
 
     def pages(self) -> Pages:
-        """Which samples begin on which page, neighbours taken together where a loader does so."""
+        """Which samples begin on which page, as a loader takes them: neighbours together where there are too many."""
+        if self.is_vast:
+            return Pages.of_shards(self.starts, self.sizes, self.page_size)
         counts, number = self._counts()
         if self.knows_pages:
             return Pages(self.first, counts).in_runs(MAX_RUNS)

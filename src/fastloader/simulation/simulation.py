@@ -127,7 +127,7 @@ class Simulation:
         """About how long a rank waits for its first batch: planning, opening shards, and the batch's own bytes.
 
         An opening is two requests, one after the other. In quasi-random order all shards are opened, for their tables
-        of pages.
+        of pages, unless there are so many that the manifest must do.
         """
         link = link or Link()
         longest = 0.0
@@ -204,7 +204,7 @@ class _Way:
         unit = layout.page_size if window else 0
         if window and order == "sequential" and layout.is_remote:
             unit = max(unit, REQUEST)
-        return cls(BLOCK if cached else unit, window, cached, order == "quasi_random")
+        return cls(BLOCK if cached else unit, window, cached, order == "quasi_random" and not layout.is_vast)
 
 
 def _layout_of(source: Any) -> Layout:
