@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo test lint bench wheel clean same-python
+.PHONY: help setup demo test lint bench docs wheel clean same-python
 
 help:  ## What there is to make
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,10 @@ lint: setup  ## Check format, style, types and import layers
 
 bench: setup  ## Run every benchmark; ARGS goes to bench/run.py
 	@$(BIN)/python bench/run.py $(ARGS)
+
+docs: $(MADE)/docs  ## Build the documentation into build/site and check every link
+	@NO_MKDOCS_2_WARNING=1 $(QUIETLY)/site.log "Building the documentation" $(BIN)/mkdocs build --strict
+	@$(BIN)/python scripts/check_site.py build/site
 
 wheel: $(MADE)/dev  ## Build a wheel that brings its libraries along, into dist/
 	@$(QUIETLY)/wheel.log "Building the wheel" $(BIN)/python scripts/build_wheel.py dist
@@ -80,7 +84,11 @@ $(MADE)/demo: $(MADE)/venv pyproject.toml
 
 $(MADE)/dev: $(MADE)/venv pyproject.toml
 	@$(QUIETLY)/dev.log "Installing the development tools" $(PIP) --group dev
-	@touch $@ $(MADE)/demo
+	@touch $@ $(MADE)/demo $(MADE)/docs
+
+$(MADE)/docs: $(MADE)/venv pyproject.toml
+	@$(QUIETLY)/docs.log "Installing what the documentation needs" $(PIP) --group docs
+	@touch $@
 
 # The tools of --no-build-isolation come with either group.
 $(MADE)/package: $(MADE)/venv pyproject.toml $(NATIVE) | $(MADE)/demo

@@ -14,47 +14,19 @@ import argparse
 import os
 from pathlib import Path
 
-import numpy as np
 import torch
+from pictures import CLASSES, TEST, pipeline, written
 
-import fastloader as fl
 from fastloader import ops
 from fastloader.torch import TorchLoader
 
-CLASSES, SIDE = 4, 32
-TRAIN, TEST = 2048, 512
-
-
-def picture(rng: np.random.Generator, label: int) -> np.ndarray:
-    """A disc, a square, a cross or a ring, somewhere, in some colour, under noise."""
-    y, x = np.mgrid[: SIDE + 8, : SIDE + 8]
-    at, size = rng.uniform(14, 26, 2), rng.uniform(6, 10)
-    far = np.hypot(y - at[0], x - at[1])
-    wide = np.maximum(abs(y - at[0]), abs(x - at[1]))
-    near = np.minimum(abs(y - at[0]), abs(x - at[1]))
-    shape = [far < size, wide < size * 0.85, (near < size / 4) & (wide < size), (far < size) & (far > size * 0.6)][
-        label
-    ]
-    image = rng.integers(0, 90, 3) + shape[..., None] * rng.integers(90, 160, 3) + rng.normal(0, 12, (*far.shape, 3))
-    return np.clip(image, 0, 255).astype(np.uint8)
-
-
-def write(path: Path, samples: int, seed: int) -> None:
-    """A dataset of such pictures."""
-    rng = np.random.default_rng(seed)
-    with fl.DatasetWriter(path, {"image": fl.JPEGImageField(quality=95), "label": fl.IntField()}) as writer:
-        for number in range(samples):
-            writer.write_sample({"image": picture(rng, number % CLASSES), "label": number % CLASSES})
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def loader(path: Path, train: bool, batch: int, **options: object) -> TorchLoader:
-    """Crops and flips for training, the middle for testing."""
-    crop = [ops.RandomCrop(SIDE), ops.HorizontalFlip()] if train else [ops.CenterCrop(SIDE)]
-    pipeline = [*crop, ops.Normalize(110.0, 60.0), ops.Layout("CHW")]
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return TorchLoader(
-        path, batch, device=device, pipelines={"image": pipeline}, shuffle=train, num_workers=2, **options
-    )
+    """Batches of images as a network of torch takes them."""
+    pipelines = {"image": [*pipeline(train), ops.Layout("CHW")]}
+    return TorchLoader(path, batch, device=DEVICE, pipelines=pipelines, shuffle=train, num_workers=2, **options)
 
 
 def network() -> torch.nn.Module:
@@ -90,18 +62,16 @@ def main() -> None:
     chosen = parser.parse_args()
     rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if world > 1:
-        torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    chosen.folder.mkdir(parents=True, exist_ok=True)
-    train, test, checkpoint = (chosen.folder / name for name in ("train.fld", "test.fld", "checkpoint.pt"))
+        torch.distributed.init_process_group("nccl" if DEVICE == "cuda" else "gloo")
     if rank == 0:
-        for path, samples, seed in ((train, TRAIN, 0), (test, TEST, 1)):
-            if not path.exists():
-                write(path, samples, seed)
+        written(chosen.folder)
     if world > 1:
         torch.distributed.barrier()
+    train, test = written(chosen.folder)
+    checkpoint = chosen.folder / "checkpoint.pt"
 
     torch.manual_seed(0)
-    model = network().to("cuda" if torch.cuda.is_available() else "cpu")
+    model = network().to(DEVICE)
     optimizer = torch.optim.AdamW(model.parameters(), 2e-3)
     batches = loader(train, True, 64 // world, seed=7, remainder="drop")
     step = 0

@@ -1,6 +1,5 @@
-"""Examples run, and so does the code in the pages of the documentation."""
+"""Examples run."""
 
-import gzip
 import re
 import subprocess
 import sys
@@ -10,33 +9,9 @@ import numpy as np
 import pytest
 
 import fastloader as fl
-from fastloader.fields import BY_TYPE_ID
 
 ROOT = Path(__file__).parents[1]
 COLOURS = {"red": (205, 45, 40), "yellow": (235, 200, 60), "blue": (40, 80, 190), "white": (240, 240, 235)}
-PAGES = [
-    "how-to/archives.md",
-    "how-to/audio.md",
-    "how-to/augment-masks-and-views.md",
-    "how-to/convert.md",
-    "how-to/custom-field.md",
-    "how-to/custom-op.md",
-    "how-to/expressions.md",
-    "how-to/find-the-bottleneck.md",
-    "how-to/living-datasets.md",
-    "how-to/migrate-from-ffcv.md",
-    "how-to/resume.md",
-    "how-to/tar.md",
-    "how-to/text.md",
-    "how-to/variable-length.md",
-    "how-to/video.md",
-    "reference/dataset.md",
-    "reference/formats.md",
-    "tutorials/first-dataset.md",
-]
-
-GIVEN = {"how-to/migrate-from-ffcv.md": {"train.beton": "train.beton.gz"}}
-"""Files that a page begins with, which other programs wrote; they are packed in the vectors."""
 
 
 def run(name, *arguments, cwd):
@@ -146,57 +121,6 @@ def test_the_example_of_every_modality_says_what_is_not_installed(tmp_path):
     done = subprocess.run([sys.executable, tmp_path / "without.py"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == ('not installed: soxr, av; pip install "fastloader[audio,video]" brings what is missing\n')
-
-
-def test_the_explanation_shown_in_the_reference_is_what_is_printed(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    execute("reference/dataset.md")
-    printed = capsys.readouterr().out
-    assert "".join(f"    {line}\n" for line in printed.splitlines()) in (ROOT / "docs/reference/dataset.md").read_text()
-
-
-@pytest.fixture
-def registry():
-    before = dict(BY_TYPE_ID)
-    yield
-    BY_TYPE_ID.clear()
-    BY_TYPE_ID.update(before)
-
-
-def blocks(page):
-    """The Python blocks of a page, each with the number of its first line."""
-    text = (ROOT / "docs" / page).read_text()
-    for match in re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        yield text.count("\n", 0, match.start(1)), match[1]
-
-
-def execute(page):
-    names = {"__name__": "page"}
-    for line, code in blocks(page):
-        exec(compile("\n" * line + code, str(ROOT / "docs" / page), "exec"), names)
-    return names
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_the_code_of_a_page_runs(page, registry, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert len(list(blocks(page))) >= 3
-    for name, packed in GIVEN.get(page, {}).items():
-        (tmp_path / name).write_bytes(gzip.decompress((ROOT / "tests/vectors/formats" / packed).read_bytes()))
-    execute(page)
-    for comment in re.findall(r"print\(error\)  # (.*)", (ROOT / "docs" / page).read_text()):
-        assert comment in capsys.readouterr().out
-
-
-def test_the_contract_shown_in_the_how_to_passes(registry, tmp_path):
-    source = "\n".join(code for _, code in blocks("how-to/custom-field.md"))
-    (tmp_path / "test_page.py").write_text(source)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, "test_page.py"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
-    assert re.search(r"\d\d passed", done.stdout)
 
 
 def test_importing_fastloader_imports_no_pytest():

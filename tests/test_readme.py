@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,14 +11,6 @@ import fastloader as fl
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "ARCHITECTURE.md")
-
-
-def test_the_program_in_the_readme_runs_and_prints_what_its_comment_says(tmp_path):
-    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    (promised,) = re.findall(r"print\(.*\)  # (.*)", program)
-    result = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.splitlines() == [promised] * 4
 
 
 @pytest.mark.parametrize("page", PAGES)

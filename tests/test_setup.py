@@ -126,9 +126,9 @@ def test_programs_that_only_tests_need_are_asked_for_by_tests_alone(machine):
     assert run(machine, "system_packages", sys.executable).returncode == 0
     result = run(machine, "system_packages", sys.executable, "tests")
     assert result.returncode == 1
-    assert "Missing: ffmpeg, espeak-ng, npm." in result.stderr
-    assert "sudo apt-get install -y --no-install-recommends ffmpeg espeak-ng npm\n" in result.stderr
-    for name in ("ffmpeg", "sox", "espeak-ng", "npm"):
+    assert "Missing: chromium, ffmpeg, espeak-ng, npm, FUSE." in result.stderr
+    assert "sudo apt-get install -y --no-install-recommends chromium ffmpeg espeak-ng npm fuse3\n" in result.stderr
+    for name in ("chromium", "ffmpeg", "sox", "espeak-ng", "npm", "fusermount3"):
         program(machine, name, "exit 0")
     assert run(machine, "system_packages", sys.executable, "tests").returncode == 0
 

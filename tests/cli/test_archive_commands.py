@@ -260,3 +260,19 @@ def test_completion(shell, tmp_path):
     done = subprocess.run([command], env=os.environ | asked, capture_output=True, text=True, check=False)
     assert "create" in done.stdout
     assert run("completion", "tcsh").exit_code == 2
+
+
+@pytest.mark.parametrize("options", [[], ["-s", "4K"]], ids=str)
+def test_an_archive_made_in_its_own_folder_holds_nothing_of_itself(run, tmp_path, monkeypatch, options):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    for i in range(6):
+        (tmp_path / "sub" / f"{i}.bin").write_bytes(bytes(3000))
+    for _ in range(2):  # the second replaces the first
+        assert run("create", "--force", *options, "sub/x.fld", ".").exit_code == 0
+        assert list(Archive("sub/x.fld")) == [f"sub/{i}.bin" for i in range(6)]
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "a").write_bytes(b"a")
+    (tmp_path / "more" / "x.fld").symlink_to("../sub/x.fld")
+    assert run("add", "sub/x.fld", "more").exit_code == 0
+    assert sorted(Archive("sub/x.fld"))[0] == "a"

@@ -70,14 +70,14 @@ def test_cold_drops_every_file_first_and_loads_each_sample_once(
     run: Run, shards: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dropped: list[str] = []
-    monkeypatch.setattr("fastloader.stores.forget", lambda path: dropped.append(path.name))
-    monkeypatch.setattr("fastloader.stores.resident_bytes", lambda path: 0)
+    monkeypatch.setattr("fastloader.doctor.disk.forget", lambda path: dropped.append(path.name))
+    monkeypatch.setattr("fastloader.doctor.disk.resident_bytes", lambda path: 0)
     result = run("bench", shards, "--cold", "--batch-size", 2, "--json", "--seconds", 60)
     told = json.loads(result.stdout)
     assert sorted(dropped) == sorted(path.name for path in shards.glob("*.fld"))
     assert (told["stats"]["samples"], told["epochs"], told["cold"]) == (20, 1.0, True)
     assert result.stderr == ""
-    monkeypatch.setattr("fastloader.stores.resident_bytes", lambda path: path.stat().st_size // 2)
+    monkeypatch.setattr("fastloader.doctor.disk.resident_bytes", lambda path: path.stat().st_size // 2)
     assert f"{shards}: 50% of it stays in memory" in run("bench", shards, "--cold").stderr
 
 

@@ -104,6 +104,10 @@ def test_what_is_there_is_not_replaced_unasked(run, photos, tmp_path):
         (["--compression", "zip", "photos", "a.fld"], 2, "unknown compression"),
         (["--shard-size", "1MB", "photos", "a.tar"], 2, "several tars need a place for their number"),
         (["bad.jsonl", "a.fld"], 1, "record 1 at offset 9"),
+        (["--engine", "ray", "photos", "a.fld"], 2, "--engine ray makes every shard a task: give --shard-size"),
+        (["--address", "h:1", "photos", "a.fld"], 2, "--address is for --engine ray"),
+        (["--engine", "ray", "--shard-size", "1MB", "photos", "a.zip"], 2, "--engine ray converts samples"),
+        (["--engine", "ray", "--shard-size", "1MB", "photos", "a-%d.tar"], 2, "--engine ray writes .fld alone"),
     ],
 )
 def test_mistakes_are_told_in_a_line(run, photos, tmp_path, monkeypatch, arguments, status, said):

@@ -106,3 +106,9 @@ def test_a_disk_that_gives_large_pieces():
     io = {"mode": "uring", "bytes": 0, "reads": 1000, "read_bytes": 2_000_000_000, "waiting": 30.0}
     (line,) = advise(stats(io=io, threads={"busy": 2.0, "idle": 38.0}))
     assert "use a faster disk" in line
+
+
+def test_a_store_that_is_far_away():
+    io = {"mode": "remote", "bytes": 10**8, "waiting": 9.9, "reads": 100, "read_bytes": 4 * 10**8}
+    (line,) = advise(stats(io=io, threads={"busy": 1.0, "idle": 39.0}))
+    assert "use a machine nearer to the store" in line

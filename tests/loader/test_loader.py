@@ -65,6 +65,24 @@ def test_an_epoch_can_be_chosen(reader):
     assert orders(loader) == [first]
 
 
+def test_choosing_the_epoch_of_a_state_keeps_its_place(reader):
+    """As training programs do that call set_epoch in every pass of their loop, the resumed one too."""
+    loader = fl.DataLoader(reader, 8, seed=7)
+    whole = [[batch["n"].tolist() for batch in loader] for _ in range(3)]
+    loader.set_epoch(1)
+    for _, _batch in zip(range(2), loader, strict=False):
+        pass
+    state = loader.state_dict()
+    for epoch, wanted in ((1, whole[1][2:]), (2, whole[2]), (0, whole[0])):
+        resumed = fl.DataLoader(reader, 8, seed=7)
+        resumed.load_state_dict(state)
+        resumed.set_epoch(epoch)
+        assert resumed.state_dict()["epoch"] == epoch
+        assert [batch["n"].tolist() for batch in resumed] == wanted
+        resumed.set_epoch(1)  # the place was taken
+        assert [batch["n"].tolist() for batch in resumed] == whole[1]
+
+
 def test_two_iterators_at_once_are_two_epochs(reader):
     one, two, three = orders(fl.DataLoader(reader, 8, seed=7), 3)
     loader = fl.DataLoader(reader, 8, seed=7, num_workers=2)

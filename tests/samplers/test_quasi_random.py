@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import fastloader as fl
 from fastloader import kernels
-from fastloader.samplers import Pages, QuasiRandom, Schedule, Shuffled
+from fastloader.samplers import Pages, QuasiRandom, Schedule, Shuffled, quasi_random
 from fastloader.samplers.hashing import Stream, fold
 
 counts = st.lists(st.integers(0, 12), max_size=40)
@@ -206,3 +206,44 @@ def test_options_must_be_positive(name):
 def test_positions_outside_are_refused():
     with pytest.raises(IndexError, match="positions 3 to 6 of an order that has 5"):
         QuasiRandom(pages_with([5])).samples(0, 3, 3)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 300), st.integers(0, 200_000)), max_size=30), st.integers(1, 200),
+    st.sampled_from([4096, 65536]),
+)  # fmt: skip
+def test_pages_told_from_a_manifest_hold_every_sample_once(shards, at_most, page_size):
+    starts = np.cumsum([0, *(count for count, _ in shards)], dtype=np.int64)
+    sizes = np.array([size for _, size in shards], np.int64)
+    pages = Pages.of_shards(starts, sizes, page_size, at_most)
+    assert pages.count.sum() == starts[-1]
+    assert np.array_equal(pages.first[1:], pages.first[:-1] + pages.count[:-1])
+    whole = sum(max(1, -(-size // page_size)) for _, size in shards)
+    assert pages.merged == max(16, -(-whole // at_most))
+    assert len(pages) <= at_most + len(shards)
+    for start in starts[:-1][np.diff(starts) > 0].tolist():  # none lies in two shards
+        assert start in pages.first
+    order = QuasiRandom(pages, 3, 1, 2, 5)
+    assert sorted(order.samples(0, 0, len(order)).tolist()) == list(range(int(starts[-1])))
+
+
+def test_shards_of_a_vast_dataset_are_not_opened_for_their_pages(tmp_path, monkeypatch):
+    with fl.DatasetWriter(tmp_path / "x.fld", {"x": fl.BytesField()}, page_size=4096, shard_size=20_000) as writer:
+        for _ in range(400):
+            writer.write_sample({"x": bytes(900)})
+    monkeypatch.setattr(quasi_random, "MANY_SHARDS", 5)
+    with fl.open(tmp_path / "x.fld") as reader:
+        loader = fl.DataLoader(reader, 16, order="quasi_random", window=2, seed=1, num_workers=1, rank=0, world_size=9)
+        assert len(loader) == 3
+        assert list(reader.dataset._files) == [0]  # which tells the fields
+        assert len(Pages.of(reader.dataset)) == len(reader.dataset.shards)  # of five pages each
+    seen = []
+    for rank in range(3):
+        with fl.open(tmp_path / "x.fld") as reader:
+            seen += samples_of(reader, rank)
+    assert sorted(seen) == list(range(400))
+
+
+def samples_of(reader, rank):
+    plan = fl.DataLoader(reader, 16, order="quasi_random", window=2, seed=1, rank=rank, world_size=3).plan
+    return [int(sample) for step in range(plan.steps()) for sample in plan.batch(0, step)]

@@ -1,5 +1,7 @@
 """Rank and world size: from arguments, then from the launcher's variables."""
 
+import sys
+
 import pytest
 
 from fastloader.samplers import world_from_environment
@@ -64,3 +66,34 @@ def test_a_batch_script_of_slurm_is_one_process_and_a_step_has_its_own_size():
 def test_what_does_not_go_together_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         world_from_environment(*arguments)
+
+
+class FakeTrain:
+    """As ``ray.train`` is: within a function that it runs, and elsewhere. Ray itself is tested in tests/cluster."""
+
+    def __init__(self, context):
+        self.context = context
+
+    def get_context(self):
+        if self.context is None:
+            raise RuntimeError("Ray Train function utilities not initialized.")
+        return self
+
+    def get_world_rank(self):
+        return self.context[0]
+
+    def get_world_size(self):
+        return self.context[1]
+
+
+@pytest.mark.parametrize(
+    ("context", "found"), [((2, 5), (2, 5)), (None, (1, 4)), ((None, None), (1, 4))], ids=["worker", "driver", "older"]
+)
+def test_a_worker_of_ray_train_knows_its_rank_whatever_variables_say(monkeypatch, context, found):
+    monkeypatch.setitem(sys.modules, "ray.train", FakeTrain(context))
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert world_from_environment() == found
+    assert world_from_environment(rank=0, world_size=3) == (0, 3)
+    assert world_from_environment(world_size=1) == (0, 1)
+    assert world_from_environment(environment={}) == (0, 1)

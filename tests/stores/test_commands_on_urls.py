@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from http_server import web_server
 
 import fastloader as fl
 from fastloader.cli import main
@@ -67,6 +68,18 @@ def test_info_ls_and_cat(run: Run, urls: dict[str, str], kind: str) -> None:
     assert run("cat", urls[kind], "-1", "n").stdout == "29\n"
     assert run("cat", urls[kind], "key 3", "image").stdout_bytes == JPEG.read_bytes()
     assert "text 3" in run("cat", urls[kind], "key 3").stdout
+
+
+def test_ls_tells_of_compressed_values_that_are_not_here(tmp_path: Path) -> None:
+    fields = {"blob": fl.BytesField(), "text": fl.TextField()}
+    rng = np.random.default_rng(0)
+    with fl.DatasetWriter(tmp_path / "x.fld", fields, compression="zstd") as writer:
+        for _ in range(20):  # more than is fetched on opening
+            writer.write_sample({"blob": rng.bytes(100_000), "text": "again " * 500})
+    with web_server(tmp_path) as url:
+        result = CliRunner().invoke(main, ["ls", "--json", "--start", "10", "--limit", "1", f"{url}/x.fld"])
+    told = json.loads(result.stdout)["fields"]["text"]
+    assert told["bytes"] == 3000 > told["stored_bytes"]
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])

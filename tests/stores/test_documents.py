@@ -12,12 +12,6 @@ from fastloader.stores import RetryPolicy
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_the_code_of_the_reference_runs() -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```", (DOCS / "reference/stores.md").read_text(), re.M | re.S)
-    assert len(blocks) == 1
-    exec(compile(blocks[0], "stores.md", "exec"), {})
-
-
 def test_the_reference_names_every_limit_and_its_default() -> None:
     text = (DOCS / "reference/stores.md").read_text()
     for field in fields(RetryPolicy):

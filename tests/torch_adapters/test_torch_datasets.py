@@ -74,6 +74,29 @@ def test_samplers_of_torch_work(path):
     assert set(numbers(DataLoader(dataset, batch_size=8, sampler=WeightedRandomSampler(weights, 20)))) == {7}
 
 
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true but no accelerator")
+def test_everything_at_once_that_torchs_loader_has(path):
+    """Workers that stay, memory that is pinned where there is a GPU, samples dealt to ranks anew each epoch."""
+    dataset = TorchMapDataset(path, fields=["n", "x"])
+    samplers = [DistributedSampler(dataset, 2, rank, seed=4) for rank in range(2)]
+    loaders = [
+        DataLoader(
+            dataset, batch_size=8, sampler=sampler, num_workers=2, persistent_workers=True, pin_memory=True,
+            prefetch_factor=3, multiprocessing_context="fork",
+        )
+        for sampler in samplers
+    ]  # fmt: skip
+    epochs = []
+    for epoch in range(2):
+        for sampler in samplers:
+            sampler.set_epoch(epoch)
+        epochs.append([numbers(loader) for loader in loaders])
+        assert epochs[-1] == [list(sampler) for sampler in samplers]
+        assert set(epochs[-1][0]) | set(epochs[-1][1]) == set(range(COUNT))
+    assert epochs[0] != epochs[1]
+    assert next(iter(loaders[0]))["x"].is_pinned() == torch.cuda.is_available()
+
+
 def test_workers_get_no_copy_of_the_index(path):
     assert len(pickle.dumps(TorchMapDataset(path))) < 2000
     shared = TorchIterableDataset(path)

@@ -16,11 +16,10 @@ from fastloader.formats.barecat import OLD_ENDING
 from fastloader.formats.barecat_entries import BarecatSink, BarecatSource
 from fastloader.formats.entries import Entry, EntrySink, EntrySource
 from fastloader.formats.fld import Dataset
-from fastloader.formats.objects import Places, open_object
+from fastloader.formats.objects import Places
 from fastloader.formats.recognise import format_of, promised
 from fastloader.formats.tar_entries import TarSink, TarSource
 from fastloader.formats.zip_entries import ZipSink, ZipSource
-from fastloader.stores import locate
 from fastloader.types import parse_size
 
 SOURCES: dict[str, Callable[[str], EntrySource]] = {
@@ -35,15 +34,16 @@ ENDINGS = {
 """What a name that ends so is to become; any other is a folder's."""
 
 
-def kind_of(path: str) -> str | None:
+def kind_of(path: str, places: Places | None = None) -> str | None:
     """What kind of archive is there: a name of ``SOURCES``, or "folder"; ``None`` where it is none."""
-    if Places().of(path).is_folder(path):
+    places = places or Places()
+    if places.of(path).is_folder(path):
         if promised(path) == "fld":
-            return "fld" if is_archive(Dataset(locate(path))) else None
+            return "fld" if is_archive(Dataset(places.locate(path))) else None
         return "folder"
-    found = format_of(open_object(path))
+    found = format_of(places.open(path))
     if found == "fld":
-        return found if is_archive(Dataset(locate(path))) else None
+        return found if is_archive(Dataset(places.locate(path))) else None
     return found if found in SOURCES else None
 
 

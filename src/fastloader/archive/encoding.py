@@ -27,6 +27,9 @@ FIELDS: dict[str, Field] = {
 }
 """What is kept of each file: its content, in one of the first two, and what the file system says of it."""
 
+ROW = 128
+"""Bytes that a file counts for besides its own, when shards are cut: about what the tables keep of it."""
+
 _SCHEMA = [(name, kind.type_id, kind.metadata_type.itemsize) for name, kind in FIELDS.items()]
 _LARGEST_JPEG = 256 << 20
 _JPEG = b"\xff\xd8\xff"

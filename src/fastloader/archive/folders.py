@@ -31,7 +31,8 @@ class FolderSource:
     """The entries of a folder, in the order of their paths' bytes. Links are kept, never followed.
 
     ``names``, where given, are paths relative to the folder, and only they are taken, not what lies in them. What is no
-    file, folder or link, and what ``skip`` names by device and inode, is left out; ``warn`` is told.
+    file, folder or link, and what ``skip`` names by device and inode, is left out; ``warn`` is told. ``aside`` are
+    beginnings of paths that are left out too: those of files under construction.
     """
 
     folder: str | os.PathLike[str]
@@ -39,6 +40,7 @@ class FolderSource:
     names: Iterable[bytes] | None = None
     skip: frozenset[tuple[int, int]] = frozenset()
     warn: Warn = lambda message: None
+    aside: tuple[bytes, ...] = ()
 
     @property
     def root(self) -> bytes:
@@ -89,13 +91,13 @@ class FolderSource:
         except OSError as error:
             raise explain(error, Path(os.fsdecode(folder)), "leave it out with --exclude") from error
         found.sort()
-        everything = self.choice.is_all and not self.skip
+        everything = self.choice.is_all and not self.skip and not self.aside
         for name, is_file in found:
             if is_file and everything:
                 yield prefix + name
                 continue
             path = prefix + name.removesuffix(b"/")
-            if self.choice.excludes(path):
+            if self.choice.excludes(path) or path.startswith(self.aside):
                 continue
             if is_file:
                 if not self.skip or not self._is_skipped(path):

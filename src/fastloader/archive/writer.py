@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import stat
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from fastloader import kernels
-from fastloader.archive.encoding import Files, encode, is_archive, specs_for, without_rows
-from fastloader.archive.folders import FolderSource, map_file
+from fastloader.archive.encoding import ROW, Files, encode, is_archive, specs_for, without_rows
+from fastloader.archive.folders import map_file
 from fastloader.archive.tree import Tree
 from fastloader.errors import FormatError, StoreError
 from fastloader.formats.entries import Entry, EntryExistsError, EntryKind, Sink, checked_path
@@ -41,6 +41,17 @@ def silent(count: int) -> None:
     """Tells nobody."""
 
 
+class Listed(Protocol):
+    """Entries of a folder."""
+
+    @property
+    def root(self) -> bytes:
+        """The folder's path."""
+
+    def found(self) -> Iterator[bytes | Entry]:
+        """Of files the path within the folder, of all else the entry."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Encoded:
     """Files ready to be stored; ``shared`` has row, device and inode of those that have several names."""
@@ -52,8 +63,8 @@ class _Encoded:
 class ArchiveWriter(Sink):
     """Writes an archive; use it in a ``with`` block. Nothing appears at ``path`` before it ends.
 
-    ``shard_size`` makes it a folder of shards of that many bytes (or "50G"). ``compression`` is "lz4", "zstd" or
-    "zstd:LEVEL", for what is no JPEG. ``workers`` threads read and encode (``None``: one a core). ``append`` adds to
+    ``shard_size`` makes it a folder of shards of that many bytes of files (or "50G"). ``compression`` is "lz4", "zstd"
+    or "zstd:LEVEL", for what is no JPEG. ``workers`` threads read and encode (``None``: one a core). ``append`` adds to
     the archive that is there; a path that is there already is then an error, unless ``replace``.
     ``path`` may be a URL, with ``storage_options`` for its client.
 
@@ -123,7 +134,7 @@ class ArchiveWriter(Sink):
             node = Node.of(Entry(path, entry.kind, stat.S_IMODE(entry.mode), entry.mtime, 0, target))
             self._files.nodes.append((len(self._files.paths), node))
 
-    def add_folder(self, source: FolderSource, advance: Advance = silent) -> None:
+    def add_folder(self, source: Listed, advance: Advance = silent) -> None:
         """All entries of a folder, read by several threads; ``advance`` is told how many files were stored."""
         self._flush()
         self._advance = advance
@@ -244,7 +255,7 @@ class ArchiveWriter(Sink):
             self._carried += carried
             return
         self._carried = carried
-        self._target.append(Chunk(chunk.count, chunk.columns, chunk.keys, nodes))
+        self._target.append(Chunk(chunk.count, chunk.columns, chunk.keys, nodes, sizes + ROW))
         self.num_files += len(keys)
         self.num_bytes += size
         self._advance(len(keys))

@@ -12,14 +12,18 @@ from fastloader.cli import (
     completion,
     convert,
     create,
+    doctor,
     edit,
     extract,
     index,
     info,
     living,
     ls,
+    mount,
+    simulate,
     store,
     verify,
+    view,
 )
 from fastloader.cli.imports import import_module
 from fastloader.cli.program import Program
@@ -35,8 +39,11 @@ A DATASET is a .fld file or a folder of shards, or the URL of one in a store, li
 fastloader info train.fld             what is in it
 fastloader ls train.fld               its samples, a line each
 fastloader cat train.fld 0 image      one value, as it is stored
+fastloader view train.fld             a page in the browser that shows it
 fastloader verify train.fld           is everything intact?
 fastloader bench train.fld            how fast does it load, and what limits?
+fastloader doctor train.fld           what bounds loading on this machine, and what to change?
+fastloader simulate train.fld         what would each of N ranks read? from tables alone
 fastloader convert train.fld a.tar    to tar or Parquet, and from other formats
 fastloader index shards/*.tar         where samples of tars lie, found once
 fastloader store ls s3://bucket/      objects in stores; get, put, cp, rm
@@ -55,6 +62,7 @@ fastloader create photos.fld photos/  a folder into an archive; add, merge, subs
 fastloader extract photos.fld out/    and back
 fastloader ls -lR photos.fld          what is in it; tree, du, find, cat, verify
 fastloader rm photos.fld a.jpg        take files out; compact gives back the room
+fastloader mount photos.fld view/     as files in a folder, read-only; tars and zips too
 
 A field type of your own is known to the commands when the module that registers it is imported:
 
@@ -77,8 +85,8 @@ def main(modules: tuple[str, ...]) -> None:
         import_module(module)
 
 
-for module in (info, ls, cat, verify, bench, convert, index, store):
+for module in (info, ls, cat, view, verify, bench, doctor, simulate, convert, index, store):
     main.add_command(module.command)
-for several in (create, extract, browse, edit, living, completion):
+for several in (create, extract, browse, edit, living, mount, completion):
     for command in several.commands:
         main.add_command(command)

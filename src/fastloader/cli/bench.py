@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from fastloader.reader import DatasetReader
 
 SECONDS = 5.0
-STILL_RESIDENT = 0.05
-"""With more than this share of a dataset left in memory, it is no longer cold."""
 
 
 @dataclass(slots=True)
@@ -84,7 +82,7 @@ def command(
             raise click.UsageError(f"{dataset}: --cold is for local files; a store is never in memory")
         _cool_down(where)
     with open_reader(dataset, store) as reader:
-        chosen = None if fields is None else _fields(fields, reader)
+        chosen = None if fields is None else chosen_fields(fields, reader)
         if not len(reader):
             raise KeyNotFoundError("there are no samples to load", path=reader.path)
         threads = workers or usable_cpus()
@@ -103,7 +101,7 @@ def command(
         click.get_current_context().exit(INTERRUPTED)
 
 
-def _fields(names: str, reader: DatasetReader) -> list[str]:
+def chosen_fields(names: str, reader: DatasetReader) -> list[str]:
     """Names between commas, or the one field whose name has a comma in it."""
     known = reader.field_names
     chosen = [names] if names in known else names.split(",")
@@ -114,16 +112,10 @@ def _fields(names: str, reader: DatasetReader) -> list[str]:
 
 
 def _cool_down(path: Path) -> None:
-    """Out of memory with all files, before any of them is mapped: mapped pages that were used would stay."""
-    from fastloader.formats.fld import Dataset
-    from fastloader.stores import forget, resident_bytes
+    """Out of memory with all files, before any of them is mapped."""
+    from fastloader.doctor.disk import STILL_RESIDENT, cool_down
 
-    opened = Dataset(path)
-    files = [opened.local / one.path for one in opened.objects]
-    del opened
-    for file in files:
-        forget(file)
-    left = sum(map(resident_bytes, files)) / max(1, sum(os.path.getsize(file) for file in files))
+    _, left = cool_down(path)
     if left > STILL_RESIDENT:
         complain(f"{path}: {left:.0%} of it stays in memory: it is in use, or its file system keeps it there")
 

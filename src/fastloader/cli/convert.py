@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastloader.cli.archives import choice_of, exclude_option, include_option
+from fastloader.cli.engines import engine_options, is_ray
 from fastloader.cli.output import count, printable, say, say_table
 from fastloader.cli.places import not_there, settings_of, store_options, usage_errors
 from fastloader.cli.status import NoSuchDatasetError
@@ -46,12 +47,13 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Replace DST if it is there.")
 @click.option("--dry-run", is_flag=True, help="Show the fields and write nothing.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing, and no progress.")
+@engine_options
 @store_options
 def command(
     sources: tuple[str, ...], destination: str, format_: str | None, fields: str | None, named: tuple[str, ...],
     as_archive: bool, include: tuple[str, ...], exclude: tuple[str, ...], shard_size: str | None,
     shard_samples: int | None, compression: str | None, jobs: int | None, force: bool, dry_run: bool, quiet: bool,
-    **store: Any,
+    engine: str, address: str | None, **store: Any,
 ) -> None:  # fmt: skip
     """Convert SRC to DST.
 
@@ -64,6 +66,9 @@ def command(
     folder.
 
     With --shard-size, a conversion to .fld that was interrupted goes on where it was when it is run again.
+
+    With --engine ray every shard is a task of a Ray cluster, and the dataset is the same, byte for byte. SRC has random
+    access, and is on a disk that workers share or in a store; DST may also be on this machine's own disk.
     """
     from fastloader.dataset.dataset import as_node
     from fastloader.dataset.running import new_run
@@ -72,12 +77,15 @@ def command(
     from fastloader.stores.urls import local_path
     from fastloader.writer.exports import EXPORTS
 
+    on_ray = is_ray(engine, address, shard_size)
     settings = settings_of(store)
     if settings is not None and not any(map(is_url, (*sources, destination))):
         raise click.UsageError("options for stores are given, and neither SRC nor DST is a URL")
     with usage_errors():
         local = local_path(destination)
     if as_archive or _between_archives(sources, local or destination):
+        if on_ray:
+            raise click.UsageError("--engine ray converts samples; fastloader create puts a folder into an archive")
         if local is None or settings is not None:
             raise click.UsageError(
                 f"{destination}: archives are copied from where the environment leads to local files; fastloader store "
@@ -92,6 +100,8 @@ def command(
     to_settings = settings if is_url(destination) else None
     with usage_errors():
         target = locate(destination, to_settings)
+    if on_ray and not target.name.endswith(".fld"):
+        raise click.UsageError(f"{target}: --engine ray writes .fld alone")
     chosen = None if fields is None else [name.strip() for name in fields.split(",")]
     given = _fields(named)
     if not target.name.endswith((".fld", *EXPORTS)):
@@ -110,10 +120,18 @@ def command(
     began = time.monotonic()
     try:
         with usage_errors():
-            dataset.write(
-                destination, found, shard_size=shard_size, shard_samples=shard_samples, compression=compression,
-                threads=jobs, show_progress=False if quiet else None, storage_options=to_settings,
-            )  # fmt: skip
+            if on_ray:
+                from fastloader.ray.converting import convert_dataset
+
+                convert_dataset(
+                    dataset, destination, found, shard_size=shard_size or 0, compression=compression, address=address,
+                    at_once=jobs or None, show_progress=False if quiet else None, storage_options=to_settings,
+                )  # fmt: skip
+            else:
+                dataset.write(
+                    destination, found, shard_size=shard_size, shard_samples=shard_samples, compression=compression,
+                    threads=jobs, show_progress=False if quiet else None, storage_options=to_settings,
+                )  # fmt: skip
     except KeyboardInterrupt:
         if shard_size is not None and target.name.endswith(".fld"):
             click.echo("fastloader: interrupted; the same command goes on where this was", err=True)

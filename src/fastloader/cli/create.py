@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from fastloader.cli.archives import choice_of, exclude_option, include_option, json_option, quiet_option
+from fastloader.cli.engines import engine_options, is_ray
 from fastloader.cli.output import complain, count, printable, say, to_json
 from fastloader.cli.status import NoSuchDatasetError, existing
 from fastloader.errors import StoreError
@@ -48,19 +49,26 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Replace OUT.fld if it is there.")
 @_shared
-def create(archive: str, folder: Path, force: bool, **options: Any) -> None:
+@engine_options
+def create(
+    archive: str, folder: Path, force: bool, engine: str, address: str | None, shard_size: str | None, **options: Any
+) -> None:
     """Put all of DIR into the archive OUT.fld.
 
     Keeps paths, folders (empty ones too), modes, times, symbolic and hard links, and every byte. JPEG files get an
     index beside them, so that the archive can be trained from at once. The order is that of the paths, so the same
     files give the same archive.
+
+    With --engine ray every shard is a task of a Ray cluster, and the archive is the same, byte for byte. DIR must be on
+    a disk that its workers share; OUT.fld may be on such a disk, on this machine's own, or in a store.
     """
     from fastloader.stores.urls import local_path
 
     local = local_path(archive)
     if local is not None and os.path.lexists(local) and not force:
         raise click.UsageError(f"{archive} is there already; --force replaces it, and fastloader add adds to it")
-    _write(archive, folder, append=False, replace=False, **options)
+    cluster = (address,) if is_ray(engine, address, shard_size) else None
+    _write(archive, folder, append=False, replace=False, shard_size=shard_size, cluster=cluster, **options)
 
 
 @click.command("add")
@@ -79,7 +87,7 @@ def add(archive: str, folder: Path, replace: bool, **options: Any) -> None:
 def _write(
     archive: str, folder: Path, *, append: bool, replace: bool, include: tuple[str, ...], exclude: tuple[str, ...],
     files_from: str | None, null: bool, compress: str | None, shard_size: str | None, jobs: int | None,
-    as_json: bool, quiet: bool,
+    as_json: bool, quiet: bool, cluster: tuple[str | None] | None = None,
 ) -> None:  # fmt: skip
     from fastloader.archive.folders import FolderSource
     from fastloader.archive.writer import ArchiveWriter
@@ -90,16 +98,24 @@ def _write(
     choice = choice_of(include, exclude)
     names = _names(files_from, null) if files_from is not None or null else None
     warnings: list[str] = []
-    source = FolderSource(folder, choice, names, _itself(archive, folder), lambda text: _warn(text, warnings))
+    source = FolderSource(
+        folder, choice, names, _itself(archive), lambda text: _warn(text, warnings), _aside(archive, folder)
+    )
     began = time.monotonic()
     try:
-        with (
-            ArchiveWriter(
-                archive, shard_size=shard_size, compression=compress, workers=jobs, append=append, replace=replace
-            ) as writer,
-            progress("adding" if append else "creating", None, show=False if quiet else None) as advance,
-        ):
-            writer.add_folder(source, advance)
+        with progress("adding" if append else "creating", None, show=False if quiet else None) as advance:
+            if cluster is not None:
+                from fastloader.ray.creating import create_archive
+
+                writer: Any = create_archive(
+                    archive, source, shard_size=shard_size or 0, compression=compress, address=cluster[0],
+                    at_once=jobs or None, advance=advance,
+                )  # fmt: skip
+            else:
+                with ArchiveWriter(
+                    archive, shard_size=shard_size, compression=compress, workers=jobs, append=append, replace=replace
+                ) as writer:
+                    writer.add_folder(source, advance)
     except StoreError as error:
         if error.errno == errno.ENOENT:
             raise NoSuchDatasetError(error.message, path=error.path, hint=error.hint) from error
@@ -141,8 +157,8 @@ def _size(archive: str) -> int | None:
         return None
 
 
-def _itself(archive: str, folder: Path) -> frozenset[tuple[int, int]]:
-    """An archive that lies in the folder is not put into itself, nor is what it is made of while it is made."""
+def _itself(archive: str) -> frozenset[tuple[int, int]]:
+    """An archive that lies in the folder is not put into itself."""
     from fastloader.stores.urls import local_path
 
     local = local_path(archive)
@@ -151,6 +167,18 @@ def _itself(archive: str, folder: Path) -> frozenset[tuple[int, int]]:
     except OSError:
         return frozenset()
     return frozenset({(status.st_dev, status.st_ino)})
+
+
+def _aside(archive: str, folder: Path) -> tuple[bytes, ...]:
+    """Nor is what it is made of while it is made."""
+    from fastloader.stores.urls import local_path
+
+    local = local_path(archive)
+    if local is None:
+        return ()
+    inside = os.path.relpath(os.path.realpath(local), os.path.realpath(folder))
+    parent, name = os.path.split(inside)
+    return tuple(os.fsencode(os.path.join(parent, f".{name}{kind}.writing-")) for kind in ("", ".append"))
 
 
 def _names(path: str | None, null: bool) -> Iterator[bytes]:

@@ -41,8 +41,15 @@ class Stage(Protocol):
     def storage_options(self) -> Mapping[str, Any] | None:
         """For that writer."""
 
-    def begin(self, about: bytes) -> int:
-        """How many samples there are already of this conversion; 0 where it has not begun."""
+    @property
+    def folder(self) -> Path | ObjectPath:
+        """Where the shards are."""
+
+    def begin(self, about: bytes) -> None:
+        """Make sure that what is there is of this conversion, or that there is nothing yet."""
+
+    def samples(self) -> int:
+        """How many samples there are already, of a conversion that goes on behind the last of them."""
 
     def publish(self) -> None:
         """Make the dataset appear."""
@@ -50,7 +57,7 @@ class Stage(Protocol):
 
 def _refused(where: object) -> StoreError:
     return StoreError(
-        "holds what another conversion has left, of another source or with other fields", path=where,
+        "holds what another conversion has left, of another source or with other fields or shards", path=where,
         hint="remove it, or repeat that conversion",
     )  # fmt: skip
 
@@ -67,18 +74,25 @@ class LocalStage:
     @property
     def data(self) -> str:
         """In the folder."""
-        return str(self._aside / "data.fld")
+        return str(self.folder)
 
-    def begin(self, about: bytes) -> int:
+    @property
+    def folder(self) -> Path:
+        """The same."""
+        return self._aside / "data.fld"
+
+    def begin(self, about: bytes) -> None:
         """Make the folder, or look into what is there."""
         marker = self._aside / MARKER
-        if marker.exists():
-            if marker.read_bytes() != about:
-                raise _refused(self._aside)
-            return Stored(Path(self.data)).num_samples if os.path.exists(self.data) else 0
-        self._aside.mkdir(exist_ok=True)
-        write_atomically(marker, about)
-        return 0
+        if not marker.exists():
+            self._aside.mkdir(exist_ok=True)
+            write_atomically(marker, about)
+        elif marker.read_bytes() != about:
+            raise _refused(self._aside)
+
+    def samples(self) -> int:
+        """Those of the dataset there."""
+        return Stored(self.folder).num_samples if self.folder.exists() else 0
 
     def publish(self) -> None:
         """Rename. How often it was interrupted is not told."""
@@ -106,7 +120,12 @@ class BucketStage:
         """In the folder."""
         return str(self._folder)
 
-    def begin(self, about: bytes) -> int:
+    @property
+    def folder(self) -> ObjectPath:
+        """The same."""
+        return self._folder
+
+    def begin(self, about: bytes) -> None:
         """Put the marker, with the name of the folder, or look what it says."""
         self._version, self._before = published_manifest(self._where / MANIFEST)
         store = self._where.store
@@ -117,6 +136,9 @@ class BucketStage:
         if not _TOKEN.fullmatch(token) or told != about:
             raise _refused(self._marker)
         self._folder = self._where / f"data-{token.decode()}"
+
+    def samples(self) -> int:
+        """Those of the dataset there."""
         try:
             return Stored(self._folder).num_samples
         except NotFoundError:

@@ -19,9 +19,11 @@ import numpy as np
 from fastloader.dataset.base import MapNode, Node, Run, Skipped
 from fastloader.dataset.choosing import MapOptions
 from fastloader.dataset.mapping import Call, MapMap
+from fastloader.dataset.planning import Plan, plan_shards
 from fastloader.dataset.records import FromRecords
 from fastloader.dataset.rows import Rows, rows_of
 from fastloader.dataset.running import new_run
+from fastloader.dataset.shards import Recipe, finished, name_all, whole, write_here
 from fastloader.dataset.staging import BucketStage, LocalStage, Stage
 from fastloader.dataset.streaming import IterOptions
 from fastloader.errors import FormatError, KeyNotFoundError, SampleError
@@ -64,6 +66,7 @@ class Elements:
         self.node, self.run = node, run
         self.length = node.length(run) if isinstance(node, MapNode) else None
         self.rows: Rows | None = rows_of([(node, run)]) if isinstance(node, MapNode) else None
+        self._looked: list[tuple[int, Sample]] = []
 
     @property
     def known(self) -> dict[str, Field] | None:
@@ -82,12 +85,25 @@ class Elements:
 
     def looked_at(self) -> list[Sample]:
         """Some samples."""
-        found = list(itertools.islice(self.samples(0, None), LOOKED_AT))
+        with contextlib.closing(self.samples(0, None)) as first:
+            found = list(enumerate(itertools.islice(first, LOOKED_AT)))
         if self.length is not None and self.length > len(found) and isinstance(self.node, MapNode):
             for place in np.linspace(len(found), self.length - 1, SPREAD).astype(np.int64).tolist():
                 with contextlib.suppress(Skipped):
-                    found.append(self.node.get(self.run, 0, place))
-        return found
+                    found.append((place, self.node.get(self.run, 0, place)))
+        self._looked = found
+        return [sample for _, sample in found]
+
+    def plan(self, size: int) -> Plan | None:
+        """Shards of about this size, where they can be known ahead: not of streams, nor where elements are left out.
+
+        To be asked for behind the fields.
+        """
+        if not isinstance(self.node, MapNode) or _leaves_out(self.node):
+            return None
+        looked = [(place, sample) for place, sample in self._looked if isinstance(sample, Mapping)]
+        mean = 1 if self.rows is None else self.rows.reader.dataset.sample_bytes
+        return plan_shards(self.node, self.run, size, looked, mean)
 
     def samples(self, start: int, threads: int | None) -> Generator[Sample]:
         """All from ``start`` on. Images of a reader come as they are stored; files are read by several threads."""
@@ -162,8 +178,12 @@ def write(node: Node, path: Path | ObjectPath, options: Options) -> dict[str, Fi
     elif options.shard_samples is not None:
         raise ValueError("shard_samples is for tars; shard_size makes shards of a .fld dataset")
     elif options.shard_size is not None:
-        stage = LocalStage(target) if isinstance(target, Path) else BucketStage(target, options.storage_options)
-        _write_shards(elements, stage, fields, options, options.shard_size)
+        stage = stage_for(target, options)
+        plan = elements.plan(options.shard_size)
+        if plan is None:
+            _write_on(elements, stage, fields, options, options.shard_size)
+        else:
+            _write_planned(elements, plan, stage, fields, options)
     else:
         with (
             DatasetWriter(
@@ -173,7 +193,7 @@ def write(node: Node, path: Path | ObjectPath, options: Options) -> dict[str, Fi
             _told(elements, options) as advance,
         ):  # fmt: skip
             for sample in elements.samples(0, options.threads):
-                writer.write_sample(_whole(sample, fields))
+                writer.write_sample(whole(sample, fields))
                 advance(1)
     return fields
 
@@ -181,13 +201,6 @@ def write(node: Node, path: Path | ObjectPath, options: Options) -> dict[str, Fi
 def _told(elements: Elements, options: Options, done: int = 0) -> Any:
     total = None if elements.length is None else elements.length - done
     return progress("converting", total, show=options.show_progress)
-
-
-def _whole(sample: Any, fields: Mapping[str, Field]) -> Any:
-    """A sample with all fields: one that it lacks is missing."""
-    if not isinstance(sample, Mapping) or len(sample) == len(fields):
-        return sample
-    return {**dict.fromkeys(fields), **sample}
 
 
 def _export_to(
@@ -216,16 +229,39 @@ def _export(
                 unknown = [name for name in sample if name not in fields]
                 if unknown:
                     raise SampleError(f"has unknown fields {', '.join(unknown)}", sample=number)
-                export.write(_whole(sample, fields))
+                export.write(whole(sample, fields))
                 advance(1)
         export.finish()
     finally:
         export.discard()
 
 
-def _write_shards(elements: Elements, stage: Stage, fields: dict[str, Field], options: Options, size: int) -> None:
-    """Shard by shard, behind what an earlier try has left; the dataset appears when it is whole."""
-    done = stage.begin(_about(elements, fields, options))
+def stage_for(target: Path | ObjectPath, options: Options) -> Stage:
+    """Where a conversion into shards keeps what is done."""
+    return LocalStage(target) if isinstance(target, Path) else BucketStage(target, options.storage_options)
+
+
+def _write_planned(elements: Elements, plan: Plan, stage: Stage, fields: dict[str, Field], options: Options) -> None:
+    """The shards of a plan that an earlier try has not left; the dataset appears when it is whole."""
+    stage.begin(about(elements, fields, options, plan))
+    folder = stage.folder
+    if isinstance(folder, Path):
+        folder.mkdir(exist_ok=True)
+    there = finished(folder, plan)
+    recipe = Recipe.to(folder, fields, options.compression, options.threads)
+    with _told(elements, options, sum(shard.num_samples for shard in there.values())) as advance:
+        done = write_here(
+            folder, plan, recipe, there,
+            lambda first: contextlib.closing(elements.samples(first, options.threads)), advance,
+        )  # fmt: skip
+    name_all(folder, done)
+    stage.publish()
+
+
+def _write_on(elements: Elements, stage: Stage, fields: dict[str, Field], options: Options, size: int) -> None:
+    """Shard by shard as they fill, behind what an earlier try has left; the dataset appears when it is whole."""
+    stage.begin(about(elements, fields, options, None))
+    done = stage.samples()
     writing = partial(DatasetWriter, stage.data, fields, storage_options=stage.storage_options)
     samples = elements.samples(done, options.threads)
     with _told(elements, options, done) as advance, contextlib.closing(samples):
@@ -234,10 +270,10 @@ def _write_shards(elements: Elements, stage: Stage, fields: dict[str, Field], op
             with writing(num_workers=options.threads, compression=options.compression, **more) as writer:
                 held = 0
                 for one in itertools.chain([sample], samples):
-                    whole = _whole(one, fields)
-                    writer.write_sample(whole)
+                    sample = whole(one, fields)
+                    writer.write_sample(sample)
                     advance(1)
-                    held += size_of(whole)
+                    held += size_of(sample)
                     if held >= size:
                         break
                 done += writer.num_samples
@@ -246,10 +282,13 @@ def _write_shards(elements: Elements, stage: Stage, fields: dict[str, Field], op
     stage.publish()
 
 
-def _about(elements: Elements, fields: Mapping[str, Field], options: Options) -> bytes:
-    told = {
+def about(elements: Elements, fields: Mapping[str, Field], options: Options, plan: Plan | None) -> bytes:
+    """What must agree for a conversion to go on with what another has left."""
+    told: dict[str, Any] = {
         "expression": elements.node.signature(elements.run),
         "fields": {name: [field.type_id, field.to_binary().hex()] for name, field in fields.items()},
         "compression": str(options.compression),
     }  # fmt: skip
+    if plan is not None:
+        told["shards"] = plan.digest()
     return json.dumps(told, indent=1).encode()

@@ -16,7 +16,7 @@ from fastloader.errors import FormatError
 from fastloader.formats.aside import Aside
 from fastloader.formats.barecat import UNLIMITED, VERSION, opened_index, shard_path
 from fastloader.formats.entries import Entry, EntryKind, Sink
-from fastloader.formats.objects import open_object
+from fastloader.formats.objects import Places, open_object
 from fastloader.formats.tar_entries import placed
 from fastloader.kernels import crc32c
 from fastloader.types import Buffer, byte_view, key_text
@@ -27,9 +27,10 @@ ROWS_AT_ONCE = 10_000
 class BarecatSource:
     """The folders and files of an archive, the files in the order in which they lie, each checked."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], places: Places | None = None) -> None:
         self.path = os.fspath(path)
-        self._source = open_object(self.path)
+        self._places = places or Places()
+        self._source = self._places.open(self.path)
 
     def entries(self) -> Iterator[Entry]:
         """All of them."""
@@ -44,7 +45,7 @@ class BarecatSource:
             )
             for path, shard, offset, size, crc, mode, mtime in rows:
                 if shard not in shards:
-                    shards[shard] = open_object(shard_path(self.path, shard))
+                    shards[shard] = self._places.open(shard_path(self.path, shard))
                 found = placed(path, EntryKind.FILE, self.path)
                 assert found is not None
 
@@ -53,7 +54,10 @@ class BarecatSource:
                 ) -> Buffer:
                     return checked(shards[shard], path, offset, size, crc)
 
-                yield Entry(found, EntryKind.FILE, _mode(mode, 0o644), mtime or 0, size, read=read)
+                def part(begin: int, size: int, shard: int = shard, offset: int = offset) -> Buffer:
+                    return bytes(shards[shard].read(offset + begin, size))
+
+                yield Entry(found, EntryKind.FILE, _mode(mode, 0o644), mtime or 0, size, read=read, part=part)
 
 
 def _mode(mode: Any, usual: int) -> int:

@@ -42,6 +42,8 @@ class Entry:
     - ``target``: what a symbolic link says, or the path of the file in the archive that a hard link is another name of.
     - ``read``: gives a file's content, whole; call it at most once, and while the source is open. It may be a view of a
       mapped file, so that large files take no memory.
+    - ``part``: gives so many bytes of a file's content from an offset on, without reading the rest, unchecked.
+      ``None`` where content has to be unpacked as a whole.
     """
 
     path: bytes
@@ -51,6 +53,7 @@ class Entry:
     size: int = 0
     target: bytes = b""
     read: Callable[[], Buffer] = field(default=_nothing, repr=False, compare=False)
+    part: Callable[[int, int], Buffer] | None = field(default=None, repr=False, compare=False)
 
     @property
     def name(self) -> str:

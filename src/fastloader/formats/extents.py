@@ -196,6 +196,14 @@ class ExtentFile:
         ranges = [(at, size) for at, size in wanted.tolist() if at >= 0 and 0 < size <= self.size - at]
         return self._payloads_in(self.remote.fetched(ranges), field)
 
+    def payload_sizes(self, field: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many bytes some values take in the file; 0 for numbers, which are in none."""
+        column = self._columns[field]
+        if isinstance(column, Numbers):
+            return np.zeros(len(rows), np.int64)
+        sizes: NDArray[np.int64] = np.where(column.ranges[rows, 0] >= 0, column.ranges[rows, 1], 0)
+        return sizes
+
     def metadata(
         self, field: int, sources: list[kernels.Payloads], which: NDArray[np.int32] | None, rows: NDArray[np.int64]
     ) -> NDArray[Any]:

@@ -19,6 +19,8 @@ from fastloader.formats.objects import Object, Reading
 from fastloader.formats.tar import is_tar
 
 LOOK = 64 << 10
+ZSTD_LOOK = (128 << 10) + 64
+"""The largest first block of zstd and what lies before it: no byte of a block is known before all of it is."""
 GZIP, ZSTD, SQLITE = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"SQLite format 3\0"
 EMPTY_ZIP = b"PK\x05\x06"
 PACKED = (".gz", ".gzip", ".zst", ".zstd")
@@ -96,7 +98,7 @@ def _by_bytes(source: Object, head: bytes) -> str | None:
     if head.startswith(SQLITE):
         return "barecat" if b"shard_size_limit" in head or promised(source.path) == "barecat" else None
     if head.startswith(ZSTD):
-        inner = _by_start(_unpacked(head))
+        inner = _by_start(_unpacked(source.read(0, min(ZSTD_LOOK, source.size))))
         return "tar.zst" if inner == "tar" else None
     if head.startswith(GZIP):
         inner = _by_start(_unpacked(head))

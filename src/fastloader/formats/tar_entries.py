@@ -14,9 +14,9 @@ from fastloader import kernels
 from fastloader.errors import FormatError
 from fastloader.formats.aside import Aside
 from fastloader.formats.entries import Entry, EntryKind, Sink, UnsafePathError, checked_path
-from fastloader.formats.objects import open_object
+from fastloader.formats.objects import Places
 from fastloader.formats.tar import TarIndex, index_of_tar
-from fastloader.formats.tar_packed import FRAME, SEEK_MAGIC, SEEK_TABLE, gone_through, gunzipped, unzstd
+from fastloader.formats.tar_packed import FRAME, SEEK_MAGIC, SEEK_TABLE, gone_through, gunzipped, unzstd, with_index
 from fastloader.stores import MappedFile
 from fastloader.stores.urls import is_url
 from fastloader.types import Buffer, byte_view, key_bytes
@@ -46,9 +46,10 @@ def placed(path: bytes, kind: EntryKind, source: str) -> bytes | None:
 class TarSource:
     """The members of a tar, of one packed with gzip, or with zstd. Devices and pipes are an error."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], places: Places | None = None) -> None:
         self.path = os.fspath(path)
-        self._source = open_object(self.path)
+        self._places = places or Places()
+        self._source = self._places.open(self.path)
         self._head = self._source.read(0, min(4, self._source.size))
 
     def entries(self) -> Iterator[Entry]:
@@ -58,7 +59,22 @@ class TarSource:
         elif self._head.startswith(FRAME):
             yield from self._gone_through(unzstd(self._source))
         else:
-            yield from self._mapped(index_of_tar(self._source))
+            yield from self._mapped(index_of_tar(self._source, self._places))
+
+    def entries_apart(self) -> Iterator[Entry]:
+        """The same, of a packed one too with content that may be read at any time, in any order."""
+        format = "tar.gz" if self._head.startswith(GZIP) else "tar.zst" if self._head.startswith(FRAME) else "tar"
+        if format == "tar":  # not mapped: a file may become shorter in the meantime
+            yield from self._listed(index_of_tar(self._source, self._places), self._source.read)
+            return
+        opened = with_index(self._source, format)
+        if opened is None:
+            raise FormatError(
+                "has no frames to go to, and is read from front to back", path=self.path,
+                hint='"fastloader convert" packs it in frames, or into a .fld archive',
+            )  # fmt: skip
+        index, unpacked = opened
+        yield from self._listed(index, unpacked.read)
 
     def _kind(self, name: bytes, kind: int) -> EntryKind:
         if kind not in _KINDS:
@@ -69,7 +85,12 @@ class TarSource:
         return _KINDS[kind]
 
     def _mapped(self, index: TarIndex) -> Iterator[Entry]:
-        data = None if is_url(self.path) else MappedFile(Path(self.path)).bytes
+        if is_url(self.path):
+            return self._listed(index, self._source.read)
+        data = MappedFile(Path(self.path)).bytes
+        return self._listed(index, lambda offset, size: data[offset : offset + size].data)
+
+    def _listed(self, index: TarIndex, bytes_at: Callable[[int, int], Buffer]) -> Iterator[Entry]:
         for member in range(len(index)):
             name = index.name(member)
             kind = self._kind(name, int(index.types[member]))
@@ -81,9 +102,13 @@ class TarSource:
             target = placed(index.link(member), kind, self.path) if kind is EntryKind.HARDLINK else index.link(member)
 
             def read(offset: int = offset, size: int = size) -> Buffer:
-                return self._source.read(offset, size) if data is None else data[offset : offset + size].data
+                return bytes_at(offset, size)
 
-            yield Entry(path, kind, int(index.modes[member]), int(index.times[member]), size, target or b"", read)
+            def part(begin: int, size: int, offset: int = offset) -> Buffer:
+                return bytes_at(offset + begin, size)
+
+            mode, mtime = int(index.modes[member]), int(index.times[member])
+            yield Entry(path, kind, mode, mtime, size, target or b"", read, part)
 
     def _gone_through(self, pieces: Iterator[bytes]) -> Iterator[Entry]:
         for member in gone_through(self.path, pieces):

@@ -248,6 +248,18 @@ def index_of_packed(source: Object, format: str) -> TarIndex | None:
     return None if table is None else _framed(source, Frames(source, table), table)
 
 
+def with_index(source: Object, format: str) -> tuple[TarIndex, Unpacked] | None:
+    """The headers of a packed tar, and what reads anywhere in it; ``None`` where there is no random access to it."""
+    if format == "tar.gz":
+        index, points = gzip_index(source)
+        return index, Gzipped(source, points)
+    table = seek_table(source)
+    if table is None:
+        return None
+    frames = Frames(source, table)
+    return _framed(source, frames, table), frames
+
+
 class PackedTar(Records):
     """Samples of packed tars, with random access."""
 
@@ -270,17 +282,12 @@ class PackedTar(Records):
         """The index, and what reads by it."""
         source = self.source(number)
         try:
-            if self.format == "tar.gz":
-                index, points = gzip_index(source)
-                unpacked: Unpacked = Gzipped(source, points)
-            else:
-                table = seek_table(source)
-                assert table is not None
-                unpacked = Frames(source, table)
-                index = _framed(source, unpacked, table)
+            opened = with_index(source, self.format)
+            assert opened is not None
         except FastLoaderError as error:
             error.path = error.path or source.path
             raise
+        index, unpacked = opened
         return Opened(unpacked, *samples_of(source.path, index, self._group))
 
     def count(self, file: Opened) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from fastloader.errors import FormatError
 from fastloader.formats.aside import Aside
 from fastloader.formats.entries import Entry, EntryKind, Sink
-from fastloader.formats.objects import Object, open_object
+from fastloader.formats.objects import Object, Places, open_object
 from fastloader.formats.tar_entries import placed
 from fastloader.formats.zips import data_offsets, infos_of, readable
 from fastloader.types import Buffer, byte_view, key_bytes
@@ -28,9 +28,9 @@ _LEVEL = 6
 class ZipSource:
     """The members of a zip, in the order in which they lie."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], places: Places | None = None) -> None:
         self.path = os.fspath(path)
-        self._source = open_object(self.path)
+        self._source = (places or Places()).open(self.path)
 
     def entries(self) -> Iterator[Entry]:
         """Files, folders and symbolic links."""
@@ -51,9 +51,14 @@ class ZipSource:
             def read(info: zipfile.ZipInfo = info, offset: int = offset) -> bytes:
                 return unzipped(self._source, info, offset)
 
+            def part(begin: int, size: int, offset: int = offset) -> bytes:
+                return self._source.read(offset + begin, size)
+
             target = read() if link else b""
             size = 0 if link else info.file_size
-            yield Entry(path, kind, stat.S_IMODE(mode) or 0o644, _nanoseconds(info), size, target, read)
+            stored = info.compress_type == zipfile.ZIP_STORED
+            mode = stat.S_IMODE(mode) or 0o644
+            yield Entry(path, kind, mode, _nanoseconds(info), size, target, read, part if stored else None)
 
 
 def unzipped(source: Object, info: zipfile.ZipInfo, offset: int) -> bytes:

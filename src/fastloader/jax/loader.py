@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,9 +34,7 @@ def to_jax(value: Any) -> Any:
     """
     if isinstance(value, np.ma.MaskedArray):
         value = value.filled(0)
-    if not isinstance(value, np.ndarray) or value.dtype == object or value.dtype.kind not in "?biufcV":
-        return value
-    if value.dtype.kind == "V" and value.dtype.name != "bfloat16":
+    if not _has_numbers(value):
         return value
     plain = value.flags.c_contiguous and value.__array_interface__["data"][0] % _ALIGNED == 0
     config: Any = jax.config
@@ -43,6 +42,67 @@ def to_jax(value: Any) -> Any:
     if plain and not wide and value.flags.writeable and value.size and value.dtype.name != "bfloat16":
         return jax.dlpack.from_dlpack(value)
     return jax.numpy.asarray(value)
+
+
+def _has_numbers(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and (value.dtype.kind in "biufc" or value.dtype.name == "bfloat16")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where arrays go: to a device (the first there is, unless told otherwise), or over several by a sharding."""
+
+    device: Any = None
+    sharding: Any = None
+
+    def __post_init__(self) -> None:
+        if self.device is not None and self.sharding is not None:
+            raise ValueError("device and sharding: the sharding names devices itself")
+        object.__setattr__(self, "device", self.device if self.device is not None else jax.devices()[0])
+
+    def __call__(self, batch: Any) -> Any:
+        """A batch there: its arrays, by themselves or in a dictionary. What is no array of numbers stays as it is."""
+        if not isinstance(batch, Mapping):
+            return self._put("", batch)
+        return {name: self._put(name, value) for name, value in batch.items()}
+
+    def _put(self, name: str, value: Any) -> Any:
+        sharding = self.sharding.get(name) if isinstance(self.sharding, Mapping) else self.sharding
+        if not _has_numbers(value):
+            return value
+        if isinstance(value, np.ma.MaskedArray):
+            value = value.filled(0)
+        if sharding is not None:
+            make: Any = jax.make_array_from_process_local_data
+            try:
+                return make(sharding, np.asarray(value))
+            except ValueError as error:
+                said = f"field {name!r}, {value.shape}, can't be sharded so: {error}"
+                raise ValueError(f"{said}; drop_last=True leaves out a last batch that is smaller") from error
+        if self.device.platform == "cpu" and self.device == jax.devices("cpu")[0]:
+            return to_jax(value)
+        return jax.device_put(np.asarray(value), self.device)
+
+
+def prefetch_to_device(batches: Iterable[Any], *, device: Any = None, sharding: Any = None, ahead: int = 2) -> Any:
+    """Any batches with their arrays on a device or sharded, ``ahead`` of them on their way before they are needed.
+
+    For what is no ``DataLoader``: the batches of an expression (``fl.Dataset``), or a generator. ``JaxLoader`` does the
+    same, with a state.
+    """
+    placement, ahead = Placement(device, sharding), whole("ahead", ahead, 0)
+
+    def placed() -> Iterator[Any]:
+        waiting: deque[Any] = deque()
+        for batch in batches:
+            waiting.append(placement(batch))
+            del batch
+            if len(waiting) > ahead:
+                yield waiting.popleft()
+        while waiting:
+            yield waiting.popleft()
+
+    return placed()
 
 
 class JaxLoader(WrappedLoader):
@@ -67,50 +127,15 @@ class JaxLoader(WrappedLoader):
         ahead: int = 2,
         **options: Any,
     ) -> None:
-        if device is not None and sharding is not None:
-            raise ValueError("device and sharding: the sharding names devices itself")
         self._ahead = whole("ahead", ahead, 0)
-        self._sharding = sharding
-        self._device = device if device is not None else jax.devices()[0]
+        self._placement = Placement(device, sharding)
         reader = open_dataset(source) if isinstance(source, str | os.PathLike) else source
         if sharding is not None and jax.process_count() > 1:
             options = {"rank": jax.process_index(), "world_size": jax.process_count(), **options}
         self.loader = DataLoader(reader, batch_size, **options)
 
     def __iter__(self) -> Iterator[Any]:
-        batches = iter(self.loader)
-        self._state = None
-        return self._given(batches)
-
-    def _given(self, batches: Iterator[Any]) -> Iterator[Any]:
-        waiting: deque[tuple[Any, dict[str, Any]]] = deque()
-        for batch in batches:
-            waiting.append((self._placed(batch), self.loader.state_dict()))
-            del batch
-            if len(waiting) > self._ahead:
-                made, self._state = waiting.popleft()
-                yield made
-        while waiting:
-            made, self._state = waiting.popleft()
-            yield made
-
-    def _placed(self, batch: Any) -> Any:
-        if not isinstance(batch, Mapping):
-            return self._put("", batch)
-        return {name: self._put(name, value) for name, value in batch.items()}
-
-    def _put(self, name: str, value: Any) -> Any:
-        sharding = self._sharding.get(name) if isinstance(self._sharding, Mapping) else self._sharding
-        if not isinstance(value, np.ndarray) or value.dtype == object:
-            return value
-        if isinstance(value, np.ma.MaskedArray):
-            value = value.filled(0)
-        if sharding is not None:
-            make: Any = jax.make_array_from_process_local_data
-            return make(sharding, np.asarray(value))
-        if self._device.platform == "cpu" and self._device == jax.devices("cpu")[0]:
-            return to_jax(value)
-        return jax.device_put(np.asarray(value), self._device)
+        yield from self._with_ahead(self._ahead, self._placement)
 
 
 class JaxSource:

@@ -59,8 +59,13 @@ def _disk(stats: Mapping[str, Any]) -> str:
     return (
         f"I/O-bound: {io['reads'] / running:,.0f} reads/s of {each:,.0f} kB,"
         f" {io['read_bytes'] / running / 1e6:,.1f} MB/s,"
-        f" and batches wait for them while threads lack work; {_larger_reads(stats)}a faster disk, or load fewer fields"
+        f" and batches wait for them while threads lack work; {_larger_reads(stats)}{_nearer(stats)}, or load fewer"
+        " fields"
     )
+
+
+def _nearer(stats: Mapping[str, Any]) -> str:
+    return "a machine nearer to the store" if stats["io"]["mode"] == "remote" else "a faster disk"
 
 
 def _larger_reads(stats: Mapping[str, Any]) -> str:

@@ -154,8 +154,10 @@ class DataLoader:
         return self.plan.steps(0, self._next_epoch)
 
     def set_epoch(self, epoch: int) -> None:
-        """The number of the next pass."""
+        """The number of the next pass. One that a loaded state is in the middle of still begins there."""
         self._next_epoch = whole("epoch", epoch)
+        if self._resume is not None and self._resume.epoch == self._next_epoch:
+            return
         self._resume = None
         self._place = (self._next_epoch, 0, None)
 

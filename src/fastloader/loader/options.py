@@ -49,6 +49,7 @@ from fastloader.samplers import (
     as_indices,
     deals,
     gives_batches,
+    is_vast,
     world_from_environment,
 )
 from fastloader.samplers.checks import whole
@@ -273,7 +274,8 @@ class LoaderOptions:
         indices = None if self.indices is None else as_indices(self.indices, len(reader))
         if name == "quasi_random":
             dataset = reader.dataset
-            dataset.warm(range(len(dataset.shards)), lambda number: dataset.file(number).pages())
+            if not is_vast(dataset.shards, dataset.page_size):
+                dataset.warm(range(len(dataset.shards)), lambda number: dataset.file(number).pages())
             pages = Pages.of(dataset)
             chosen = pages if indices is None else pages.within(indices)
             quasi = QuasiRandom(chosen, self.window, self.seed, lanes, run)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 from fastloader.loader.loader import DataLoader
@@ -30,6 +31,24 @@ class WrappedLoader:
         """Go on from a saved state with the next pass."""
         self.loader.load_state_dict(state)
         self._state = None
+
+    def _with_ahead(self, ahead: int, begin: Callable[[Any], Any]) -> Iterator[Any]:
+        """What ``begin`` makes of each batch of the next pass, ``ahead`` of them before they are asked for."""
+        waiting: deque[tuple[Any, dict[str, Any]]] = deque()
+
+        def taken() -> Any:
+            begun, self._state = waiting.popleft()
+            return begun
+
+        self._state = None
+        for batch in self.loader:
+            waiting.append((begin(batch), self.loader.state_dict()))
+            del batch
+            if len(waiting) > ahead:
+                yield taken()
+        while waiting:
+            yield taken()
+        self._state = None  # behind the last batch the next epoch begins, for this one too
 
     def close(self) -> None:
         """End the threads. Batches already given stay valid."""

@@ -5,7 +5,7 @@ from fastloader.samplers.digest import EpochDigest, Verdict
 from fastloader.samplers.iterable import FromBatches, FromIterable, deals, gives_batches
 from fastloader.samplers.order import Description, Order, Sequential, Shuffled, describe, pages_at_once
 from fastloader.samplers.position import Position, StateError
-from fastloader.samplers.quasi_random import PagedDataset, Pages, QuasiRandom
+from fastloader.samplers.quasi_random import PagedDataset, Pages, QuasiRandom, is_vast
 from fastloader.samplers.schedule import BatchSchedule, Plan, Remainder, Schedule
 from fastloader.samplers.subset import DENSE, Subset, as_indices
 from fastloader.samplers.weighted import Weighted
@@ -15,5 +15,5 @@ __all__ = [
     "DENSE", "BatchOrder", "BatchSchedule", "Description", "EpochDigest", "FromBatches", "FromIterable",
     "LengthBuckets", "Order", "PagedDataset", "Pages", "Plan", "Position", "QuasiRandom", "Remainder", "Schedule",
     "Sequential", "Shuffled", "StateError", "Subset", "Verdict", "Weighted", "World", "as_indices", "deals",
-    "describe", "gives_batches", "pages_at_once", "world_from_environment",
+    "describe", "gives_batches", "is_vast", "pages_at_once", "world_from_environment",
 ]  # fmt: skip

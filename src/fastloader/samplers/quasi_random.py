@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
@@ -17,6 +18,9 @@ from fastloader.samplers.order import Description, Shuffled
 
 MAX_RUNS = 2**20
 """With more pages than this, neighbours are taken together, so that an order stays under about 50 MB."""
+MANY_SHARDS = 4096
+"""With more shards than this, pages are told from the manifest: opening all shards would take minutes, on each rank."""
+LEAST_RUN = 16
 
 
 class PagedFile(Protocol):
@@ -44,6 +48,22 @@ class PagedDataset(Protocol):
 
     def file(self, number: int) -> PagedFile:
         """A file by its number; its rows begin at ``row_starts[number]``."""
+
+    @property
+    def shards(self) -> Sequence[Any]:
+        """The same files as a manifest has them, with ``size`` in bytes."""
+
+    @property
+    def page_size(self) -> int:
+        """Bytes of a page."""
+
+
+def _samples_of(
+    dataset: PagedDataset, begin: NDArray[np.int64], count: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The samples among runs of rows. Those that are left keep their order, so those of a page follow one another."""
+    samples = dataset.runs.rank(begin)
+    return samples, dataset.runs.rank(begin + count) - samples
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,15 +99,34 @@ class Pages:
     @classmethod
     def of(cls, dataset: PagedDataset, at_most: int = MAX_RUNS) -> Pages:
         """The pages of a dataset's files (``reader.dataset``), neighbours merged where there are too many."""
+        if is_vast(dataset.shards, dataset.page_size):
+            sizes = np.array([shard.size for shard in dataset.shards], np.int64)
+            rough = cls.of_shards(dataset.row_starts, sizes, dataset.page_size, at_most)
+            return cls(*_samples_of(dataset, rough.first, rough.count), rough.merged)
         tables = [dataset.file(number).pages() for number in range(len(dataset.row_starts) - 1)]
         starts = dataset.row_starts[:-1].tolist()
         first = [table["first_sample"].astype(np.int64) + at for table, at in zip(tables, starts, strict=True)]
         counts = [table["num_samples"].astype(np.int64) for table in tables]
         none = [np.zeros(0, np.int64)]
         begin, count = np.concatenate(first + none), np.concatenate(counts + none)
-        # Samples that are left keep their order, so those of a page still follow one another.
-        samples = dataset.runs.rank(begin)
-        return cls(samples, dataset.runs.rank(begin + count) - samples).in_runs(at_most)
+        return cls(*_samples_of(dataset, begin, count)).in_runs(at_most)
+
+    @classmethod
+    def of_shards(
+        cls, starts: NDArray[np.int64], sizes: NDArray[np.int64], page_size: int, at_most: int = MAX_RUNS
+    ) -> Pages:
+        """Runs of about as many pages, told from a manifest: each shard's samples are taken to be of equal size.
+
+        Runs do not begin where pages do, so the page between two is read for both: so they have 16 pages or more.
+        """
+        pages = np.maximum(1, -(-sizes // page_size))
+        merged = max(LEAST_RUN, -(-int(pages.sum()) // whole("at_most", at_most, 1)))
+        samples = np.diff(starts)
+        parts = np.minimum(-(-pages // merged), samples)
+        shard = np.repeat(np.arange(len(parts)), parts)
+        number = np.arange(len(shard)) - np.repeat(np.cumsum(parts) - parts, parts)
+        first = starts[:-1][shard] + number * samples[shard] // parts[shard]
+        return cls(first, np.diff(first, append=starts[-1]), merged)
 
     def in_runs(self, at_most: int) -> Pages:
         """Neighbours taken together, as many as it takes to have ``at_most``."""
@@ -105,6 +144,11 @@ class Pages:
             raise ValueError("the indices must ascend; sort them")
         first = np.searchsorted(indices, self.first)
         return Pages(first, np.searchsorted(indices, self.first + self.count) - first, self.merged)
+
+
+def is_vast(shards: Sequence[Any], page_size: int) -> bool:
+    """Whether there is too much of a dataset for its shards to be opened only to know its pages."""
+    return len(shards) > MANY_SHARDS or sum(shard.size for shard in shards) // page_size > MAX_RUNS
 
 
 class _Layout(NamedTuple):

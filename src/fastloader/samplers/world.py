@@ -1,8 +1,11 @@
-"""Which rank this process is, of how many: from arguments, or from what launchers put into the environment."""
+"""Which rank this process is, of how many: from arguments, from Ray Train, or from what launchers put into the
+environment.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -30,6 +33,9 @@ def world_from_environment(
 ) -> World:
     """Rank and world size: what is given, and what is not given from the launcher's variables; else rank 0 of 1.
 
+    A function that Ray Train runs gets those of its worker, whatever variables there are. With ``environment``, only
+    that counts.
+
     A batch script of Slurm is one process, whatever number of tasks its job asked for, so job variables alone do not
     count: programs started with ``srun`` have those of a step too.
 
@@ -37,8 +43,9 @@ def world_from_environment(
     World(rank=3, world_size=8)
     """
     found = None
-    if rank is None or world_size is None:
-        found = None if world_size == 1 else _launched(os.environ if environment is None else environment)
+    if (rank is None or world_size is None) and world_size != 1:
+        found = _in_ray_train() if environment is None else None
+        found = found or _launched(os.environ if environment is None else environment)
     if found is None:
         if rank is not None and world_size is None:
             raise ValueError(f"rank={rank} is given but world_size is not, and the environment does not tell")
@@ -56,6 +63,19 @@ def checked(rank: int, world_size: int) -> World:
     if world.rank >= world.world_size:
         raise ValueError(f"rank={rank}: below world_size={world_size}, ranks count from 0")
     return world
+
+
+def _in_ray_train() -> World | None:
+    """The worker of Ray Train that runs here, if one does: then the module is there, and knows."""
+    train = sys.modules.get("ray.train")
+    if train is None:
+        return None
+    try:
+        context = train.get_context()
+        rank, size = context.get_world_rank(), context.get_world_size()
+    except (RuntimeError, AttributeError):  # not within such a function
+        return None
+    return None if rank is None or size is None else checked(rank, size)
 
 
 def _launched(environment: Mapping[str, str]) -> World | None:

@@ -136,7 +136,6 @@ class TorchIterableDataset(torch.utils.data.IterableDataset[Any]):
                     yield samples[given]
                 over = 0
                 self._at = (loader.state_dict(), 0)
-            self._at = (loader.state_dict(), 0)
 
     def state_dict(self) -> dict[str, Any]:
         """Where this worker is."""

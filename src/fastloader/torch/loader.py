@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from fastloader.dataset import open_dataset
 from fastloader.loader import DataLoader, WrappedLoader
@@ -101,49 +100,54 @@ class TorchLoader(WrappedLoader):
         self.loader.close()
         self.loader.parts = {images.field: share for images in self._images}
 
+    @property
+    def sampler(self) -> Self:
+        """Itself: Lightning tells the number of an epoch to the ``sampler`` of a loader, by ``set_epoch``."""
+        return self
+
+    @property
+    def batch_sampler(self) -> None:
+        """There is none; whoever finds a sampler asks for this too."""
+
     def __iter__(self) -> Iterator[Any]:
+        # A pass begins with its first batch: Lightning asks for an iterator once only to see that there is one.
         if self._images and not self.loader.parts:
             self._leave(
                 measured_share(self.loader, self._images, self.device) if self.gpu_share is None else self.gpu_share
             )
-        batches = iter(self.loader)  # what is next is decided now, as for any loader
+        yield from self._on_gpu() if self.device.type == "cuda" else self._on_cpu()
+
+    def _on_cpu(self) -> Iterator[Any]:
         self._state = None
-        return self._on_gpu(batches) if self.device.type == "cuda" else self._on_cpu(batches)
+        for batch in self.loader:
+            made = self._finished(to_tensors(batch))
+            del batch
+            yield made
+            del made
 
-    def _on_cpu(self, batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            yield self._finished(to_tensors(batch))
-
-    def _on_gpu(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def _on_gpu(self) -> Iterator[Any]:
         from fastloader.torch.cuda import Copies
 
         copies = Copies(self.device, self._images)
-        waiting: deque[tuple[Any, dict[str, Any]]] = deque()
         # nvJPEG works on the CPU too, and waits for the GPU: in a thread of its own, so that nobody waits for it.
         thread = ThreadPoolExecutor(1, "fastloader-nvjpeg") if self._images else None
+
+        def begin(batch: Any) -> Any:
+            host = to_tensors(batch)
+            if thread is None:
+                return copies.begin(host, self._finished)
+            return thread.submit(copies.begin, host, self._finished)
+
         try:
-            for batch in batches:
-                host = to_tensors(batch)
-                begun = (
-                    copies.begin(host, self._finished)
-                    if thread is None
-                    else thread.submit(copies.begin, host, self._finished)
-                )
-                waiting.append((begun, self.loader.state_dict()))
-                del batch, host, begun
-                if len(waiting) > self._ahead:
-                    yield self._given(copies, waiting)
-            while waiting:
-                yield self._given(copies, waiting)
+            for begun in self._with_ahead(self._ahead, begin):
+                batch = copies.give(*(begun.result() if isinstance(begun, Future) else begun))
+                del begun
+                yield batch
+                del batch
         finally:
             if thread is not None:
                 thread.shutdown(cancel_futures=True)
             copies.end()
-
-    def _given(self, copies: Any, waiting: deque[tuple[Any, dict[str, Any]]]) -> Any:
-        begun, self._state = waiting.popleft()
-        batch, ready = begun.result() if isinstance(begun, Future) else begun
-        return copies.give(batch, ready)
 
     def _finished(self, batch: Any) -> Any:
         """What is done behind the engine, on the device."""

@@ -23,7 +23,7 @@ from fastloader.formats.fld.target import AppendTarget, FileTarget, FolderTarget
 from fastloader.progress import progress
 from fastloader.stores import ObjectPath, locate
 from fastloader.types import Key, SampleLike, key_bytes, parse_size
-from fastloader.writer.encoding import encode_column
+from fastloader.writer.encoding import Dictionary, encode_column
 from fastloader.writer.fetching import fetch_in_order
 from fastloader.writer.intake import Intake
 from fastloader.writer.schema import Compression, check_page_size, make_specs, worker_count
@@ -212,6 +212,28 @@ class DatasetWriter:
                 for values, size in samples:
                     writer._add(values, size, None)
                     advance(1)
+
+    @classmethod
+    def shard(
+        cls,
+        path: str | os.PathLike[str],
+        fields: Mapping[str, Field],
+        *,
+        first: int,
+        dictionaries: Mapping[int, bytes],
+        **options: Any,
+    ) -> Self:
+        """A writer of one shard of a dataset whose shards are written apart from each other.
+
+        ``first`` is what errors call its first sample; ``dictionaries``, by number of the field, are those of the
+        dataset's first shard. ``options`` are the constructor's.
+        """
+        writer = cls(path, fields, **options)
+        writer._base = first
+        writer._dictionaries = {number: Dictionary.of(data) for number, data in dictionaries.items()}
+        training = Training(writer._specs, writer._dictionaries)
+        writer._training = training if training.wanted else None
+        return writer
 
     def close(self) -> None:
         """Finish and publish. After an error in a sample nothing is published, and closing raises it again, once."""

@@ -115,13 +115,15 @@ class Chunk:
     """A run of samples, encoded and ready to be placed.
 
     ``nodes`` are those of an archive, each with the number of samples of the chunk that come before it; ``None``: it
-    is no archive.
+    is no archive. ``weights`` are bytes that count for the size of a shard in place of those that are stored, where
+    the shards are to be known before anything is encoded.
     """
 
     count: int
     columns: list[Column]
     keys: list[bytes] | None
     nodes: Sequence[tuple[int, Node]] | None = None
+    weights: NDArray[np.int64] | None = None
 
 
 class FldBuilder:
@@ -141,6 +143,7 @@ class FldBuilder:
         # Samples without payload bytes, such as those of numbers alone, take no data; what counts is their table rows.
         row_size = sum(s.field.metadata_type.itemsize + s.field.has_payload * EXTENT.itemsize for s in specs)
         self._bare_room = _NO_LIMIT if data_limit is None else max(1, data_limit // row_size)
+        self._weight_room = _NO_LIMIT if data_limit is None else data_limit
         self._cursor = (DATA_BEGIN, 0, 0)
         self._file = AtomicFile(path)
         self._at = DATA_BEGIN
@@ -185,8 +188,13 @@ class FldBuilder:
         sizes = np.zeros((count, len(columns)), np.uint64)
         for j, column in enumerate(columns):
             sizes[:, j] = np.fromiter(map(len, column.payloads[first:]), np.uint64, count)
+        weights = None if chunk.weights is None else np.cumsum(chunk.weights[first:])
         bare = np.cumsum(~sizes.any(axis=1))
-        count = int(np.searchsorted(bare, self._bare_room, "right"))
+        if weights is None:
+            count, limit = int(np.searchsorted(bare, self._bare_room, "right")), self._limit
+        else:
+            least = min(count, int(self.num_samples == 0))  # a shard has one sample, however large
+            count, limit = max(least, int(np.searchsorted(weights, self._weight_room, "right"))), _NO_LIMIT
         if count == 0:
             return 0
         sizes = sizes[:count]
@@ -194,11 +202,12 @@ class FldBuilder:
         starts = np.zeros(count, np.uint64)
         if columns:
             count, self._cursor = kernels.place(
-                sizes, len(columns), self._page_size, self._limit, self._cursor, offsets, starts
+                sizes, len(columns), self._page_size, limit, self._cursor, offsets, starts
             )
         else:
             starts[:] = self._cursor[0]
         self._bare_room -= int(bare[count - 1]) if count else 0
+        self._weight_room -= int(weights[count - 1]) if count and weights is not None else 0
         last = first + count
         offsets, sizes = offsets[:count], sizes[:count]
         crcs = self._write_data([c.payloads[first:last] for c in columns], offsets)

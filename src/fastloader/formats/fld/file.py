@@ -288,6 +288,14 @@ class FldFile:
                   if size and begin <= at <= end and size <= end - at]  # fmt: skip
         return self._payloads_in(self.remote.fetched(ranges), extents, field)
 
+    def payload_sizes(self, field: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many bytes the payloads of some samples take in the file; 0 where a field has none."""
+        found = np.zeros(len(rows), EXTENT)
+        table = self.table(Kind.EXTENTS, field, rows) if self.descriptors[field].has_payload else None
+        if table is not None:
+            kernels.take([table], None, rows, found.view(np.uint8))
+        return found["size"].astype(np.int64)
+
     def dictionary(self, field: int) -> bytes | None:
         """What a field's payloads are compressed with besides themselves, checked; ``None`` where there is nothing."""
         try:

@@ -111,7 +111,7 @@ class BucketTarget:
             raise changed(where)
         if existing is not None and self._before is None:
             raise StoreError("is no folder of shards, so none can be added", path=where, hint="write it anew")
-        if existing is None and self._before is None and _is_object(where):
+        if existing is None and self._before is None and is_object(where):
             raise StoreError("is an object", path=where, hint="choose another name, or delete it first")
         first = 0 if existing is None else len(existing.shards)
         specs = stored_specs(specs, existing)
@@ -202,7 +202,8 @@ def concatenate_objects(where: ObjectPath, datasets: Sequence[Dataset]) -> None:
     remove_objects(where, old)
 
 
-def _is_object(where: ObjectPath) -> bool:
+def is_object(where: ObjectPath) -> bool:
+    """Whether there is an object of this very name."""
     try:
         where.store.stat(where.key)
     except NotFoundError:

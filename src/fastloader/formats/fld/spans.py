@@ -16,28 +16,39 @@ def payload_spans(file: FldFile, fields: Sequence[int], unit: int) -> NDArray[np
     """Where the payloads of samples that begin within the same ``unit`` of bytes (so many pages) begin and end: rows of
     two numbers, in order.
 
-    Records follow one another, so the first and the last sample of a page tell. Where these have no payload, or their
-    rows are damaged, there is no span.
+    Where the first and last samples of pages have no payload, or their rows are damaged, there is no span.
+    """
+    found = page_spans(file, fields)
+    if found is None:
+        return np.zeros((0, 2), np.uint64)
+    begin, end = found
+    units = np.flatnonzero(file.pages()["num_samples"]) * file.header.page_size // unit
+    starts = np.flatnonzero(np.diff(units, prepend=-1))
+    spans = np.stack([np.minimum.reduceat(begin, starts), np.maximum.reduceat(end, starts)], 1)
+    return spans[np.logical_and.reduceat(begin < end, starts)]
+
+
+def page_spans(file: FldFile, fields: Sequence[int]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]] | None:
+    """Where the payloads of samples that begin on a page begin and end, for each page that has such samples.
+
+    Records follow one another, so the first and the last sample of a page tell. A page whose first and last samples
+    have no payload ends before it begins; where there are no pages, or rows are damaged, it is ``None``.
     """
     pages = file.pages()
     held = np.flatnonzero(pages["num_samples"])
     first = pages["first_sample"][held].astype(np.int64)
     last = first + pages["num_samples"][held].astype(np.int64) - 1
-    none = np.zeros((0, 2), np.uint64)
     if not len(held) or min(first.min(), last.min()) < 0 or max(first.max(), last.max()) >= file.num_samples:
-        return none
+        return None
     begin, end = np.full(len(held), np.iinfo(np.uint64).max, np.uint64), np.zeros(len(held), np.uint64)
     for field in fields:
         try:
             firsts, lasts = _extents(file, field, first), _extents(file, field, last)
         except kernels.Failure:  # told by who reads the samples
-            return none
+            return None
         begin = np.where(firsts["size"] > 0, np.minimum(begin, firsts["pointer"]), begin)
         end = np.where(lasts["size"] > 0, np.maximum(end, lasts["pointer"] + lasts["size"]), end)
-    units = held * file.header.page_size // unit
-    starts = np.flatnonzero(np.diff(units, prepend=-1))
-    spans = np.stack([np.minimum.reduceat(begin, starts), np.maximum.reduceat(end, starts)], 1)
-    return spans[np.logical_and.reduceat(begin < end, starts)]
+    return begin, end
 
 
 def _extents(file: FldFile, field: int, rows: NDArray[np.int64]) -> NDArray[np.void]:
