@@ -100,15 +100,16 @@ def weights(node: MapNode, run: Run, places: NDArray[np.int64]) -> Weights:
 def _of_reader(reader: DatasetReader, names: Sequence[str] | None, samples: NDArray[np.int64]) -> Weights:
     dataset = reader.dataset
     found = np.zeros(len(samples))
-    shards = np.searchsorted(dataset.starts, samples, "right") - 1
+    sources, rows = dataset.runs.locate(samples)
     fields = [i for i, name in enumerate(dataset.names) if names is None or name in names]
-    for shard in np.unique(shards).tolist():
-        mine = shards == shard
-        file: Any = dataset.file(shard)
+    for source in np.unique(sources).tolist():
+        mine = sources == source
+        file: Any = dataset.file(source)
         if not hasattr(file, "payload_sizes"):
             return np.full(len(samples), np.nan)
-        rows = samples[mine] - dataset.starts[shard]
-        found[mine] = sum(file.payload_sizes(field, rows) + file.descriptors[field].metadata_size for field in fields)
+        found[mine] = sum(
+            file.payload_sizes(field, rows[mine]) + file.descriptors[field].metadata_size for field in fields
+        )
     return found
 
 

@@ -83,7 +83,9 @@ class JoinedFile:
         return getattr(file, method)(number, *arguments)
 
 
-_OF_FIELDS = frozenset(("payloads", "payloads_of", "dictionary", "metadata_row", "is_missing", "payload"))
+_OF_FIELDS = frozenset(
+    ("payloads", "payloads_of", "dictionary", "metadata_row", "is_missing", "payload", "payload_sizes")
+)
 """What is asked of the file that has a field, whose number comes first."""
 
 
