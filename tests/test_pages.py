@@ -158,10 +158,24 @@ def commands() -> list[tuple[str, list[str]]]:
         for block in blocks(page.read_text()):
             if block.language in SHELL:
                 for line in block.commands.splitlines():
-                    for call in re.split(r"[|;&]+", line):
-                        words = shlex.split(re.split(r"[<>]", call)[0], comments=True)
+                    for words in calls(line):
                         if "fastloader" in words:
                             found.append((f"{name(page)}:{block.line}", words[words.index("fastloader") + 1 :]))
+    return found
+
+
+def calls(line: str) -> list[list[str]]:
+    """The words of each call of a line, without where its input and output go."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    found: list[list[str]] = [[]]
+    for word in lexer:
+        if set(word) <= set("|;&"):
+            found.append([])
+        elif set(word) <= set("<>"):
+            next(lexer, None)
+        else:
+            found[-1].append(word)
     return found
 
 

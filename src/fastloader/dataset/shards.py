@@ -17,7 +17,7 @@ from fastloader.errors import FastLoaderError
 from fastloader.fields import Field
 from fastloader.formats.fld import MANIFEST, FldFile, Manifest, Shard, shard_name
 from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE, REMOTE_PAGE_SIZE
-from fastloader.formats.fld.remote_target import send
+from fastloader.formats.fld.sending import send
 from fastloader.stores import ObjectPath
 from fastloader.stores.copying import below
 from fastloader.types import Sample

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from fastloader.errors import StoreError
 from fastloader.formats.fld import MANIFEST, Manifest, Shard, shard_name
-from fastloader.formats.fld.remote_target import is_object, published_manifest, put_manifest, remove_objects, send
+from fastloader.formats.fld.remote_target import is_object, own_files, put_manifest
+from fastloader.formats.fld.sending import published_manifest, remove_objects, send
 from fastloader.formats.fld.target import refuse_foreign
 from fastloader.stores import Directory, ObjectPath
 
@@ -113,8 +114,9 @@ class NewObjects:
     def finish(self, shards: tuple[Shard, ...]) -> None:
         """Put the manifest, if the one there is still the one that was; then remove what it replaced."""
         self._published = True  # or so it may be: who is interrupted can't tell, and must remove nothing
+        old = [] if self._before is None else own_files(self._where, self._before)
         put_manifest(self._where, shards, self._version, self._before)
-        remove_objects(self._where, [] if self._before is None else self._before.own_shards())
+        remove_objects(self._where, old)
 
     def discard(self) -> None:
         """Leave nothing behind that was not published."""

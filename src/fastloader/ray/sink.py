@@ -20,7 +20,8 @@ from fastloader.dataset.shards import Recipe, shard_at
 from fastloader.errors import FormatError, StoreError
 from fastloader.fields import BytesField, Field, FloatField, IntField, JSONField, NDArrayField, TextField
 from fastloader.formats.fld import MANIFEST, Manifest, Shard, shard_name
-from fastloader.formats.fld.remote_target import is_object, published_manifest, put_manifest, remove_objects, send
+from fastloader.formats.fld.remote_target import is_object, own_files, put_manifest
+from fastloader.formats.fld.sending import published_manifest, remove_objects, send
 from fastloader.formats.fld.target import refuse_foreign
 from fastloader.ray.library import ray
 from fastloader.ray.nodes import nodes_that_see
@@ -170,10 +171,11 @@ class FldDatasink(Datasink["_Written | None"]):
 
     def _publish_objects(self, made: list[Shard], where: ObjectPath, folder: Any) -> None:
         shards = tuple(replace(shard, path=posixpath.join(folder.name, shard.path)) for shard in made)
+        old = [] if self._before is None else own_files(where, self._before)
         put_manifest(where, shards, self._version, self._before)
         kept = {shard.path for shard in made}
         left = [posixpath.join(folder.name, name) for _, name in below(where.store, folder.key) if name not in kept]
-        remove_objects(where, [*left, *([] if self._before is None else self._before.own_shards())])
+        remove_objects(where, [*left, *old])
 
     def on_write_failed(self, error: Exception) -> None:
         """Leave nothing behind."""
