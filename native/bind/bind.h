@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 
+#include "guard.h"
 #include "image.h"
 #include "keys.h"
 #include "payloads.h"
@@ -155,6 +156,7 @@ struct BoundKeys {
 // The arguments every batch call shares: sources, which source each row comes from (or None), and the rows.
 struct Chosen {
     Chosen(nb::handle which, nb::handle rows) : rows_(rows) {
+        fl::keep_guard();
         if (!which.is_none()) which_.emplace(which);
         picks.rows = rows_.as<std::int64_t>();
         if (which_) picks.which = which_->as<std::int32_t>();

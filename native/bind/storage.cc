@@ -177,6 +177,7 @@ void bind_payloads(nb::module_& m) {
             return std::tuple(extent.pointer, extent.size);
         }, "row"_a)
         .def("read", [](const BoundPayloads& p, std::uint64_t row) {
+            fl::keep_guard();
             const auto extent = p.payloads.extent(row);
             auto out = std::make_unique_for_overwrite<std::uint8_t[]>(extent.raw_size);
             {
@@ -186,6 +187,7 @@ void bind_payloads(nb::module_& m) {
             return owned_array(std::move(out), extent.raw_size);
         }, "row"_a)
         .def("check", [](const BoundPayloads& p, std::uint64_t begin, std::uint64_t end) {
+            fl::keep_guard();
             Failures failures;
             nb::gil_scoped_release release;
             for (auto& d : fl::check_payloads(p.payloads, begin, std::min(end, p.payloads.rows())))

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "crc32c.h"
+#include "guard.h"
 
 namespace fl {
 namespace {
@@ -193,6 +194,7 @@ std::size_t Engine::add_source(std::vector<ColumnSource> source) {
 std::uint64_t Engine::submit(std::vector<std::int32_t> which, std::vector<std::int64_t> rows, bool fill,
                              std::uint64_t epoch, std::vector<std::int64_t> samples) {
     if (!usable()) throw Failure("process", "this engine's threads are in another process");
+    keep_guard();
     auto job = std::make_shared<Job>();
     job->which = std::move(which);
     job->rows = std::move(rows);

@@ -1,5 +1,7 @@
 #include "planned_reads.h"
 
+#include "guard.h"
+
 #include <unistd.h>
 
 #include <chrono>
@@ -13,7 +15,9 @@ Bytes PlannedReads::Some::bytes(std::size_t range) const {
     return bytes_[range];
 }
 
-PlannedReads::PlannedReads(ReadOptions options) : process_(getpid()), reads_(std::make_unique<ReadAhead>(options)) {}
+PlannedReads::PlannedReads(ReadOptions options) : process_(getpid()), reads_(std::make_unique<ReadAhead>(options)) {
+    keep_guard();
+}
 
 // What nobody took goes first: the reads wait for all who hold some of their memory.
 PlannedReads::~PlannedReads() {

@@ -10,7 +10,12 @@ namespace fl {
 namespace detail {
 extern thread_local std::jmp_buf* g_bus_jump;
 void install_bus_handler();
+void renew_bus_handler();
 }  // namespace detail
+
+// To be called now and then, before many reads: others in the process may have taken the signal for themselves, as
+// Python's faulthandler does when it is turned on or off.
+inline void keep_guard() { detail::renew_bus_handler(); }
 
 // Runs `read`, which must only read mapped memory and write plain memory: it may be left by a jump, so nothing in it
 // may own anything.

@@ -163,7 +163,8 @@ def test_pickles_are_not_read_and_can_be_left_out(tmp_path):
 
 def test_chunks_that_litdata_has_unpacked_are_read_as_they_are(tmp_path):
     path = TestLitPacked().write(tmp_path)
-    zstandard = pytest.importorskip("zstandard")
+    import zstandard
+
     for packed in path.glob("*.bin"):
         (path / packed.name.replace(".zstd", "")).write_bytes(zstandard.decompress(packed.read_bytes()))
         packed.unlink()

@@ -256,16 +256,27 @@ def test_a_decoder_in_python_that_fails_follows_the_policy_too(tmp_path):
         fl.JSONField.get_decoder_class = original
 
 
-def test_a_file_that_becomes_shorter_under_a_running_loader_is_an_error(tmp_path, single):
+@pytest.mark.parametrize("taken", ["never", "before", "between", "within"])
+def test_a_file_that_becomes_shorter_under_a_running_loader_is_an_error(taken, tmp_path):
+    """Whoever takes the signal for itself, and whenever: faulthandler puts back the handler it found."""
     program = """
     import sys, os, faulthandler
+    taken, path = sys.argv[1:]
+    if taken != "never":
+        faulthandler.enable()
     import fastloader as fl
-    faulthandler.enable()
-    loader = fl.DataLoader(fl.open(sys.argv[1]), 2, shuffle=False, num_workers=2, prefetch_factor=1)
+    reader = fl.open(path)
+    loader = fl.DataLoader(reader, 2, shuffle=False, num_workers=2, prefetch_factor=1, io="mmap")
+    if taken in ("between", "within"):
+        assert sum(1 for _ in loader) == 20
+    if taken == "between":
+        faulthandler.disable()
     try:
         for step, batch in enumerate(loader):
-            if step == 1:
-                os.truncate(sys.argv[1], 4096)
+            if step == 1 and taken == "within":
+                faulthandler.disable()
+            if step == 4:
+                os.truncate(path, 4096)
         print("the end")
     except fl.FormatError as error:
         print("told:", error)
@@ -275,7 +286,7 @@ def test_a_file_that_becomes_shorter_under_a_running_loader_is_an_error(tmp_path
         noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3)).astype(np.uint8)
         writer.write_many({"blob": bytes(20_000), "photo": noise} for _ in range(40))
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program), str(target)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", textwrap.dedent(program), taken, str(target)], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
     assert "told:" in done.stdout

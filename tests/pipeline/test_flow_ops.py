@@ -280,7 +280,8 @@ def test_what_makes_no_sense_of_flow_is_refused(pipeline, why, reader):
 
 
 def test_frames_resized_by_the_decoder_are_not_followed(tmp_path):
-    videos = pytest.importorskip("videos")
+    import videos
+
     fields = {"video": fl.VideoCompressedField(), "flow": fl.OpticalFlowField()}
     with fl.DatasetWriter(tmp_path / "x.fld", fields) as writer:
         writer.write_sample({"video": videos.video("h264.mp4"), "flow": some_flow(0)})

@@ -365,7 +365,6 @@ def shift(value, random):
 
 
 def test_videos_and_encoded_sounds_come_as_they_are_read(tmp_path):
-    pytest.importorskip("soundfile")
     frames = np.random.default_rng(1).integers(0, 255, (4, 6, 8, 3)).astype(np.uint8)
     fields = {"video": fl.VideoFramesField("png"), "sound": fl.AudioCompressedField("flac", sample_rate=8000)}
     with fl.DatasetWriter(tmp_path / "x.fld", fields) as writer:
