@@ -10,6 +10,7 @@ QUIETLY := scripts/quietly build/log
 
 NATIVE := CMakeLists.txt $(shell find native -type f)
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
+PEERS_PIP := $(PEERS)/bin/python -m pip install --disable-pip-version-check --no-deps --no-compile
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -57,9 +58,10 @@ $(MADE)/venv: scripts/find_python scripts/system_packages | same-python
 	  && $(QUIETLY)/pip.log "Updating pip" $(PIP) --upgrade "pip>=25.1"
 	@mkdir -p $(MADE) && touch $@
 
-# Only tests need other people's encoders.
-$(MADE)/tests: scripts/system_packages | $(MADE)/venv
+# Only tests need other people's encoders, and FFCV, which has no wheels.
+$(MADE)/tests: scripts/system_packages pyproject.toml | $(MADE)/peers
 	@scripts/system_packages $(BIN)/python tests
+	@$(QUIETLY)/ffcv.log "Building FFCV, to compare with" $(PEERS_PIP) --group ffcv
 	@touch $@
 
 # Other loaders, in an environment that finds in .venv what it lacks itself, such as torch.
@@ -67,8 +69,7 @@ $(MADE)/peers: pyproject.toml | $(MADE)/dev
 	@$(BIN)/python -m venv --without-pip $(PEERS)
 	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
 	  > "$$($(PEERS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/beneath.pth"
-	@$(QUIETLY)/peers.log "Installing other loaders, to compare with" \
-	  $(PEERS)/bin/python -m pip install --disable-pip-version-check --no-deps --no-compile --group peers
+	@$(QUIETLY)/peers.log "Installing other loaders, to compare with" $(PEERS_PIP) --group peers
 	@touch $@
 
 # An existing .venv is not another interpreter's.

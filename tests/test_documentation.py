@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 import shlex
@@ -35,8 +34,6 @@ REASONS = {
 }
 """Why a block may be left out."""
 LANGUAGES = {"python", "py", "pycon", "json", "lua", "text", "yaml", "setup", "", *SHELL}
-GIVEN = {"how-to/migrate-from-ffcv.md": {"train.beton": "train.beton.gz"}}
-"""Files that a page begins with, which other programs wrote; they are packed in the vectors."""
 
 Follow = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -48,7 +45,7 @@ def name(page: Path) -> str:
 
 def is_run(page: Path) -> bool:
     """Whether there is something to run, and nobody else does."""
-    if page.stem.startswith("migrate-from-") and page.stem != "migrate-from-ffcv":
+    if page.stem.startswith("migrate-from-"):
         return False
     return any(block.language in ("python", *SHELL) and block.why_not is None for block in blocks(page.read_text()))
 
@@ -75,8 +72,6 @@ def follow(tmp_path: Path, request: pytest.FixtureRequest) -> Follow:
     def run(page: Path) -> subprocess.CompletedProcess[str]:
         folder = tmp_path / "reader"
         folder.mkdir()
-        for file, packed in GIVEN.get(name(page) if page.is_relative_to(ROOT) else "", {}).items():
-            (folder / file).write_bytes(gzip.decompress((ROOT / "tests/vectors/formats" / packed).read_bytes()))
         variables = {"HOME": str(folder), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         variables["OMP_NUM_THREADS"] = "1"  # others run beside it
         variables["NUMBA_CACHE_DIR"] = str(tmp_path / "compiled")  # rather than beside the page
@@ -97,7 +92,7 @@ def test_a_page_runs(page: Path, follow: Follow) -> None:
 
 
 def test_pages_that_are_compared_are_run_there() -> None:
-    compared = [page for page in ALL if page.stem.startswith("migrate-from-") and page.stem != "migrate-from-ffcv"]
+    compared = [page for page in ALL if page.stem.startswith("migrate-from-")]
     if compared:
         text = Path(__file__).with_name(COMPARED).read_text()
         assert [page.stem for page in compared if f'"{page.stem.removeprefix("migrate-from-")}"' not in text] == []

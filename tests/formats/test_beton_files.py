@@ -340,14 +340,6 @@ def test_errors_name_the_object_and_the_offset():
         fl.open(f"{bucket.url}/x.beton")
 
 
-def test_what_the_page_shows_is_what_is_printed(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    put(tmp_path / "train.beton", beton("train"))
-    printed = CliRunner().invoke(main, ["convert", "train.beton", "train.fld"]).output
-    page = (VECTORS.parents[1] / "docs" / "how-to" / "migrate-from-ffcv.md").read_text()
-    assert f"$ fastloader convert train.beton train.fld\n{printed[: printed.rindex(',')]}" in page
-
-
 class TestRecognising:
     def test_a_file_without_its_name_is_told_by_all_it_says(self, tmp_path):
         data = small()
