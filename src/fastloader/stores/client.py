@@ -103,3 +103,12 @@ def event_loop() -> asyncio.AbstractEventLoop:
                 atexit.register(_end, os.getpid(), made, thread)
                 _loop = made
     return _loop
+
+
+_tasks: set[asyncio.Task[None]] = set()
+
+
+def keep(task: asyncio.Task[None]) -> None:
+    """The loop holds tasks weakly; somebody must hold them."""
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
