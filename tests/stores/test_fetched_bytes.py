@@ -165,8 +165,8 @@ def test_what_was_used_up_is_let_go_though_there_is_memory(
     with fl.open(url, s3.storage_options()) as reader:
         loader = fl.DataLoader(reader, batch_size=4, order=order, window=2, memory_limit="4GB", num_workers=1)
         held = [sum(lent[number] for number in list(there)) for _ in loader]
-    assert len(lent) > 8
-    assert held[-1] <= 2 * max(lent)
+    assert sum(lent) >= NEEDED
+    assert held[-1] < sum(lent) / 2  # rather than all
 
 
 def test_bytes_of_a_batch_outlive_those_that_were_lent(url: str, s3: S3Server) -> None:
