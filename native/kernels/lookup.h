@@ -1,10 +1,16 @@
-// From the path of a file in an archive to its content, in all shards at once (docs/reference/format.md, "Archives").
+// From the paths of files in an archive to their content, in all shards at once (docs/reference/format.md, "Archives").
+//
+// A lookup goes from table to table: slots, the places of keys, keys, extents, payloads. Keys that are looked up together
+// take each step together, and whatever the next step needs is asked for before: of the CPU's caches where it is in memory,
+// else of the disk, which gives many times as much when it is asked for many things at once. Only what is needed is asked
+// for; a page that was merely touched would come with some megabytes around it.
 #pragma once
 
 #include <chrono>
 #include <optional>
 #include <vector>
 
+#include "atomic_bits.h"
 #include "keys.h"
 #include "payloads.h"
 
@@ -29,37 +35,58 @@ struct ArchiveShard {
 
 // Where a file's content lies.
 struct FoundFile {
-    std::uint32_t shard;
-    std::uint64_t row;
-    bool is_image;
-    Extent extent;
+    std::uint32_t shard = 0;
+    bool is_image = false;
+    bool known = false;  // it was read before, so it is in memory, unless the system took it back
+    std::uint64_t row = 0;
+    Extent extent{};
+};
+
+// A path that is looked up, and what became of it.
+struct Sought {
+    Bytes key;
+    bool found = false;
+    FoundFile file;
+
+    // On the way.
+    bool open = true;  // it may be in this shard
+    std::uint64_t hash = 0;
+    Keys::Candidate candidate{};
+    Keys::Place place{};
+    bool guessed = false;  // the extent is the candidate's
 };
 
 class ArchiveLookup {
 public:
-    explicit ArchiveLookup(std::vector<ArchiveShard> shards) : shards_(std::move(shards)) {}
+    explicit ArchiveLookup(std::vector<ArchiveShard> shards);
+    ArchiveLookup(ArchiveLookup&&) = default;
+    ArchiveLookup(const ArchiveLookup&) = delete;
 
-    // Throws Failure where tables are damaged, with the shard as its position.
-    std::optional<std::pair<std::uint32_t, std::uint64_t>> find(Bytes key) const;
-    FoundFile locate(std::uint32_t shard, std::uint64_t row) const;
+    // Asks for the tables, where they are small: who reads a few files then waits for those alone.
+    void expect_tables() const;
+
+    // Looks all of them up. Throws Failure where tables are damaged, with the shard as its position. Where KnownAlone holds,
+    // throws Unread rather than to touch what may be on disk.
+    void find(std::span<Sought> sought) const;
 
     // The content into `out`, of extent.raw_size bytes; returns how many of them are the file's own.
     std::size_t read(const FoundFile& file, MutableBytes out) const;
-    void prefetch(const FoundFile& file) const { source(file).prefetch(file.extent); }
-    // Asks the system to bring content that may be on disk.
-    void will_need(const FoundFile& file) const;
+
+    // It will be read soon.
+    void expect(const FoundFile& file) const;
 
 private:
     const Payloads& source(const FoundFile& file) const {
         const auto& shard = shards_[file.shard];
         return *(file.is_image ? shard.images : shard.data).payloads;
     }
+    void find_in(std::uint32_t number, std::span<Sought> sought) const;
+    void guess(std::uint32_t number, Sought& one, bool alone) const;
+    void settle(std::uint32_t number, Sought& one, bool alone) const;
 
     std::vector<ArchiveShard> shards_;
+    mutable std::vector<AtomicBits> known_;  // of each shard, the rows that were read
 };
-
-// What takes longer than this was not in memory: 30 us, and time to copy it at 500 MB/s.
-inline std::chrono::nanoseconds from_disk(std::uint64_t size) { return std::chrono::nanoseconds(30'000 + size * 2); }
 
 // The numbers of keys in ascending order of their bytes: key i is bytes offsets[i] to offsets[i + 1].
 void sort_keys(std::span<const std::uint64_t> offsets, Bytes bytes, std::span<std::uint64_t> out);

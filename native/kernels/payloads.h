@@ -58,6 +58,7 @@ public:
     bool inside(const Extent& extent) const;
     // The row of the table that holds an extent; none where extents are arithmetic, and `window` gives them.
     TableRow place(std::uint64_t row) const { return extents_ ? TableRow{extents_, row} : TableRow{}; }
+    const Table& extents() const { return *extents_; }  // where there are some
     bool has_windows() const { return !extents_; }
     bool in_memory() const { return foreign_.in_memory; }
     Extent window(std::uint64_t row) const;

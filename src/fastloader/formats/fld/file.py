@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,7 @@ class FldFile:
         return data
 
     def _read_header(self) -> Header:
+        self._opened.ensure([(0, min(PREFIX, self.size))])
         head = bytes(self.bytes[:PREFIX])
         if not head.startswith(MAGIC):
             what = "is empty" if not head else "is no .fld file" if head.strip(b"\0") else "was never finished"
@@ -253,6 +255,15 @@ class FldFile:
         if self.remote is not None:
             self.remote.ensure(_parts(self.directory[kind, field], rows))
         return table
+
+    def expect(self, tables: Iterable[tuple[Kind, int]]) -> None:
+        """Ask for what is checked when these tables are first used, of all at once, without waiting for it."""
+        entries = [self.directory[table] for table in tables if table in self.directory]
+        self._opened.ensure(
+            (entry.crcs_offset, -(-entry.size // entry.block_size) * 4)
+            for entry in entries
+            if entry.block_size and entry.crcs_offset + -(-entry.size // entry.block_size) * 4 <= self.size
+        )
 
     def payloads(self, field: int) -> kernels.Payloads | None:
         """A field's payloads, or ``None`` where it stores none."""
