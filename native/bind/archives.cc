@@ -113,8 +113,9 @@ nb::object shortened(nb::object made, std::size_t size) {
 }
 
 struct Reading {
+    std::size_t number;
     fl::FoundFile file;
-    std::uint8_t* place;
+    std::uint8_t* place = nullptr;
     std::size_t size = 0;  // what is the file's own of it
 };
 
@@ -132,12 +133,14 @@ void read_all(const fl::ArchiveLookup& lookup, std::span<Reading> files) {
     }
 }
 
-nb::list get_many(const BoundLookup& bound, const nb::list& keys) {
+// Their bytes, and the numbers of those that were not found.
+std::pair<nb::list, nb::list> get_many(const BoundLookup& bound, const nb::list& keys) {
     SoughtPaths paths(keys);
     bound.find(paths.sought);
     auto made = nb::steal<nb::list>(PyList_New(static_cast<Py_ssize_t>(keys.size())));
     if (!made.is_valid()) throw nb::python_error();
-    for (std::size_t i = 0; i < keys.size(); ++i) PyList_SET_ITEM(made.ptr(), i, nb::none().release().ptr());
+    for (std::size_t i = 0; i < keys.size(); ++i)
+        PyList_SET_ITEM(made.ptr(), static_cast<Py_ssize_t>(i), nb::none().release().ptr());
     std::vector<Reading> files;
     files.reserve(paths.sought.size());
     std::uint64_t total = 0;
@@ -145,8 +148,8 @@ nb::list get_many(const BoundLookup& bound, const nb::list& keys) {
     for (std::size_t i = 0; i < paths.sought.size(); ++i) {
         const auto& one = paths.sought[i];
         if (!one.found) continue;
-        Reading reading{one.file, nullptr};
-        made[paths.numbers[i]] = empty_bytes(one.file.extent.raw_size, reading.place);
+        Reading reading{paths.numbers[i], one.file};
+        made[reading.number] = empty_bytes(one.file.extent.raw_size, reading.place);
         files.push_back(reading);
         total += one.file.extent.raw_size;
         known = known && one.file.known;
@@ -158,16 +161,17 @@ nb::list get_many(const BoundLookup& bound, const nb::list& keys) {
         fl::keep_guard();
         read_all(bound.lookup, files);
     }
-    auto next = files.begin();
-    for (std::size_t i = 0; i < paths.sought.size(); ++i) {
-        if (!paths.sought[i].found) continue;
-        const auto& done = *next++;
+    for (const auto& done : files) {
         if (done.size == done.file.extent.raw_size) continue;
-        nb::object whole = made[paths.numbers[i]];
-        made[paths.numbers[i]] = nb::none();
-        made[paths.numbers[i]] = shortened(std::move(whole), done.size);
+        nb::object whole = made[done.number];
+        made[done.number] = nb::none();
+        made[done.number] = shortened(std::move(whole), done.size);
     }
-    return made;
+    nb::list missing;
+    if (files.size() < keys.size())
+        for (std::size_t i = 0; i < keys.size(); ++i)
+            if (made[i].is_none()) missing.append(i);
+    return {made, missing};
 }
 
 }  // namespace
@@ -210,7 +214,8 @@ void bind_archives(nb::module_& m) {
             }
             return shortened(std::move(made), size);
         }, "key"_a, nb::sig("def get(self, key: str | Buffer) -> bytes | None"))
-        .def("get_many", &get_many, "keys"_a, nb::sig("def get_many(self, keys: list[str | bytes]) -> list[bytes | None]"));
+        .def("get_many", &get_many, "keys"_a, nb::sig("def get_many(self, keys: list[str | bytes]) -> "
+                                                  "tuple[list[bytes | None], list[int]]"));
 
     m.def("sort_keys", [](nb::object offsets, nb::object bytes, nb::object out) {
         Buffer o(offsets), b(bytes);

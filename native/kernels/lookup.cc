@@ -1,7 +1,11 @@
 #include "lookup.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <chrono>
 #include <numeric>
+#include <utility>
 
 #include "asking.h"
 #include "jpeg_index.h"
@@ -20,8 +24,16 @@ constexpr std::uint64_t kMostAsked = 4 << 20;
 // Content that is asked for before its key is known to be the right one.
 constexpr std::uint64_t kMostGuessed = 256 << 10;
 
-// What takes longer than this was not in memory: 30 us, and time to copy it at 500 MB/s.
+// What takes longer than this may not have been in memory: 30 us, and time to copy it at 500 MB/s.
 std::chrono::nanoseconds from_disk(std::uint64_t size) { return std::chrono::nanoseconds(30'000 + size * 2); }
+
+// Whether this thread had to wait for pages from disk since it asked last; else others had the CPU.
+bool waited_for_pages() {
+    thread_local long before = 0;
+    rusage used{};
+    getrusage(RUSAGE_THREAD, &used);
+    return std::exchange(before, used.ru_majflt) < used.ru_majflt;
+}
 
 }  // namespace
 
@@ -154,7 +166,7 @@ std::size_t ArchiveLookup::read(const FoundFile& file, MutableBytes out) const {
     const auto took = std::chrono::steady_clock::now() - began;
     if (!file.known)
         known.set(file.row);
-    else if (took > from_disk(std::max(file.extent.size, file.extent.raw_size)))
+    else if (took > from_disk(std::max(file.extent.size, file.extent.raw_size)) && waited_for_pages())
         known.clear_all();  // what the system took back of this shard is not known
     return file.is_image ? jpeg_split(out).jpeg.size() : out.size();
 }

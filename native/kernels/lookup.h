@@ -6,7 +6,6 @@
 // for; a page that was merely touched would come with some megabytes around it.
 #pragma once
 
-#include <chrono>
 #include <optional>
 #include <vector>
 

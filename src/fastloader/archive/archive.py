@@ -147,12 +147,17 @@ class Archive(Steps[MapDataset], Mapping[str, bytes]):
 
     def read_many(self, paths: Sequence[Key]) -> list[bytes]:
         """The content of many files, which is brought from disk all at the same time."""
+        paths = list(paths)
+        lookup = self._known_lookup or self._lookup()
+        if lookup is None:
+            return [self[path] for path in paths]
         try:
-            lookup = self._known_lookup or self._lookup()
-            found = [None] * len(paths) if lookup is None else lookup.get_many(list(paths))
+            found, missing = lookup.get_many(paths)
         except kernels.Failure:  # whose it was is told by one after the other
-            found = [None] * len(paths)
-        return [self[path] if one is None else one for path, one in zip(paths, found, strict=True)]
+            return [self[path] for path in paths]
+        for number in missing:
+            found[number] = self[paths[number]]
+        return found  # type: ignore[return-value]  # none is missing any more
 
     def _lookup(self) -> kernels.ArchiveLookup | None:
         """Finds files of mapped shards; objects in a store have to be asked for what is needed."""
