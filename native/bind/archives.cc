@@ -127,9 +127,9 @@ void read_all(const fl::ArchiveLookup& lookup, std::span<Reading> files) {
             ahead += files[asked].file.extent.size;
             if (!files[asked].file.known) lookup.expect(files[asked].file);
         }
-        if (i + 1 < files.size() && files[i + 1].file.known) lookup.expect(files[i + 1].file);
-        ahead -= files[i].file.extent.size;
-        files[i].size = lookup.read(files[i].file, {files[i].place, files[i].file.extent.raw_size});
+        auto& [number, file, place, size] = files[i];
+        ahead -= file.extent.size;
+        size = lookup.read(file, {place, file.extent.raw_size}, i + 1 < files.size() ? &files[i + 1].file : nullptr);
     }
 }
 

@@ -154,10 +154,12 @@ void ArchiveLookup::settle(std::uint32_t number, Sought& one, bool alone) const 
     one.found = true;
 }
 
-std::size_t ArchiveLookup::read(const FoundFile& file, MutableBytes out) const {
+std::size_t ArchiveLookup::read(const FoundFile& file, MutableBytes out, const FoundFile* next) const {
     const auto began = std::chrono::steady_clock::now();
+    const bool follows = next && next->known;
     try {
-        source(file).read(file.extent, out);
+        const auto soon = follows ? stored(*next) : stored(file).subspan(std::min(file.extent.size, Payloads::kPrefetched));
+        source(file).read(file.extent, out, nullptr, soon);
     } catch (Failure& failure) {
         failure.position = file.shard;
         throw;
@@ -175,7 +177,7 @@ void ArchiveLookup::expect(const FoundFile& file) const {
     if (file.known)
         source(file).prefetch(file.extent);
     else if (!KnownAlone::holds())
-        will_need(source(file).file().subspan(file.extent.pointer, std::min(file.extent.size, kMostAsked)));
+        will_need(stored(file).first(std::min(file.extent.size, kMostAsked)));
 }
 
 void sort_keys(std::span<const std::uint64_t> offsets, Bytes bytes, std::span<std::uint64_t> out) {

@@ -68,8 +68,9 @@ public:
     // throws Unread rather than to touch what may be on disk.
     void find(std::span<Sought> sought) const;
 
-    // The content into `out`, of extent.raw_size bytes; returns how many of them are the file's own.
-    std::size_t read(const FoundFile& file, MutableBytes out) const;
+    // The content into `out`, of extent.raw_size bytes; returns how many of them are the file's own. `next` is what will be
+    // read after it, if anything.
+    std::size_t read(const FoundFile& file, MutableBytes out, const FoundFile* next = nullptr) const;
 
     // It will be read soon.
     void expect(const FoundFile& file) const;
@@ -78,6 +79,9 @@ private:
     const Payloads& source(const FoundFile& file) const {
         const auto& shard = shards_[file.shard];
         return *(file.is_image ? shard.images : shard.data).payloads;
+    }
+    Bytes stored(const FoundFile& file) const {
+        return source(file).file().subspan(file.extent.pointer, file.extent.size);
     }
     void find_in(std::uint32_t number, std::span<Sought> sought) const;
     void guess(std::uint32_t number, Sought& one, bool alone) const;
