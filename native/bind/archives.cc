@@ -183,17 +183,19 @@ void bind_archives(nb::module_& m) {
             std::vector<fl::ArchiveShard> made;
             for (nb::handle one : shards) {
                 const auto parts = nb::cast<nb::tuple>(one);
-                if (parts.size() != 6) throw nb::value_error("six parts a shard");
+                if (parts.size() != 7) throw nb::value_error("seven parts a shard");
+                const auto* order = parts[6].is_none() ? nullptr : &nb::cast<const BoundTable&>(parts[6]).table;
+                if (order && order->row_size() != sizeof(std::uint64_t)) throw nb::value_error("the order has rows of 8 bytes");
                 made.push_back({&nb::cast<const BoundKeys&>(parts[0]).keys, field_of(parts[1], parts[2]),
                                 field_of(parts[3], parts[4]),
-                                nb::cast<std::vector<std::pair<std::uint64_t, std::uint64_t>>>(parts[5])});
+                                nb::cast<std::vector<std::pair<std::uint64_t, std::uint64_t>>>(parts[5]), order});
             }
             new (self) BoundLookup{fl::ArchiveLookup(std::move(made))};
         }, "shards"_a, nb::keep_alive<1, 2>(),
              nb::sig("def __init__(self, shards: list[tuple[Keys, Payloads | None, Table | None, Payloads | None, "
-                     "Table | None, list[tuple[int, int]]]]) -> None"))
-        .def("expect_tables", [](const BoundLookup& b) { b.lookup.expect_tables(); },
-             nb::call_guard<nb::gil_scoped_release>(), nb::sig("def expect_tables(self) -> None"))
+                     "Table | None, list[tuple[int, int]], Table | None]]) -> None"))
+        .def("prepare", [](BoundLookup& b) { b.lookup.prepare(); }, nb::call_guard<nb::gil_scoped_release>(),
+             nb::sig("def prepare(self) -> None"))
         .def("get", [](const BoundLookup& b, nb::object key) -> nb::object {
             const Path path(key);
             if (!path.bytes) return nb::none();

@@ -62,6 +62,13 @@ bool Keys::equals(const Place& place, Bytes key) const {
     return same;
 }
 
+std::string Keys::text(const Place& place) const {
+    const Bytes found = bytes_.at(place.begin, place.size);
+    std::string text(found.size(), '\0');
+    guarded([&] { std::copy(found.begin(), found.end(), text.begin()); });
+    return text;
+}
+
 Bytes Keys::key(std::uint64_t sample) const {
     const auto where = place(sample);
     return bytes_.at(where.begin, where.size);

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <optional>
+#include <string>
 
 #include "hash.h"
 #include "table.h"
@@ -41,6 +42,7 @@ public:
     std::optional<Candidate> candidate(std::uint64_t hash, std::uint64_t slot) const;
     Place place(std::uint64_t sample) const;
     bool equals(const Place& place, Bytes key) const;
+    std::string text(const Place& place) const;
 
     void expect_slot(std::uint64_t slot) const { slots_.expect(slot + 1); }
     void expect_place(std::uint64_t sample) const { offsets_.expect(sample, 2); }

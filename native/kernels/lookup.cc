@@ -17,8 +17,6 @@ namespace {
 constexpr std::size_t kSmallTables = 16 << 20;
 // A bit a file: asked for whole much longer.
 constexpr std::size_t kSmallBits = 4 << 20;
-// Slots asked for in all shards at once, where a key is looked for in one after the other.
-constexpr std::size_t kMostSlots = 4096;
 // Of what is larger, the beginning is asked for; it is read in large pieces anyway.
 constexpr std::uint64_t kMostAsked = 4 << 20;
 // Content that is asked for before its key is known to be the right one.
@@ -47,11 +45,11 @@ bool ArchiveShard::is_removed(std::uint64_t row) const {
     return after != removed.begin() && row < std::prev(after)->second;
 }
 
-ArchiveLookup::ArchiveLookup(std::vector<ArchiveShard> shards) : shards_(std::move(shards)) {
+ArchiveLookup::ArchiveLookup(std::vector<ArchiveShard> shards) : shards_(std::move(shards)), bounds_(shards_.size()) {
     for (const auto& shard : shards_) known_.emplace_back(shard.keys->size());
 }
 
-void ArchiveLookup::expect_tables() const {
+void ArchiveLookup::prepare() {
     std::size_t total = 0;
     for (const auto& shard : shards_) {
         total += shard.keys->table_bytes();
@@ -65,61 +63,140 @@ void ArchiveLookup::expect_tables() const {
             if (field->payloads && total <= kSmallTables) field->payloads->extents().expect_all();
         }
     }
+    if (shards_.size() > 1) learn_bounds();
+}
+
+void ArchiveLookup::learn_bounds() {
+    struct End {
+        const ArchiveShard* shard;
+        std::uint64_t row;
+        std::string* key;
+        Keys::Place place{};
+    };
+    std::vector<End> ends;
+    for (std::size_t i = 0; i < shards_.size(); ++i) {
+        bounds_[i].known = true;
+        if (const auto files = shards_[i].keys->size()) {
+            ends.push_back({&shards_[i], 0, &bounds_[i].first});
+            ends.push_back({&shards_[i], files - 1, &bounds_[i].last});
+        }
+    }
+    // Of all shards together, as everything that may be on disk. A shard that does not tell may hold any path.
+    const auto step = [&](auto take) {
+        for (auto& end : ends) try {
+                take(end);
+            } catch (const Failure&) {
+                bounds_[static_cast<std::size_t>(end.shard - shards_.data())].known = false;
+            }
+        std::erase_if(ends, [&](const End& end) {
+            return !bounds_[static_cast<std::size_t>(end.shard - shards_.data())].known;
+        });
+    };
+    step([](End& end) {
+        if (end.shard->order) end.shard->order->expect(end.row);
+    });
+    step([](End& end) {
+        if (end.shard->order) end.shard->order->copy(end.row, 1, reinterpret_cast<std::uint8_t*>(&end.row));
+        end.shard->keys->expect_place(end.row);
+    });
+    step([](End& end) {
+        end.place = end.shard->keys->place(end.row);
+        end.shard->keys->expect_key(end.place);
+    });
+    step([](End& end) { *end.key = end.shard->keys->text(end.place); });
+    in_order_ = true;
+    for (std::size_t i = 0; i < shards_.size(); ++i)
+        in_order_ = in_order_ && bounds_[i].known && shards_[i].keys->size() && (!i || bounds_[i - 1].last < bounds_[i].first);
+}
+
+bool ArchiveLookup::may_hold(std::uint32_t number, std::string_view key) const {
+    const auto& bounds = bounds_[number];
+    return !bounds.known || (shards_[number].keys->size() && bounds.first <= key && key <= bounds.last);
+}
+
+void ArchiveLookup::choose(Sought& one, std::uint32_t from) const {
+    const std::string_view key(reinterpret_cast<const char*>(one.key.data()), one.key.size());
+    one.open = false;
+    if (in_order_) {
+        if (from) return;
+        const auto after = std::upper_bound(bounds_.begin(), bounds_.end(), key,
+                                            [](std::string_view text, const Bounds& bounds) { return text < bounds.first; });
+        if (after == bounds_.begin()) return;
+        from = static_cast<std::uint32_t>(after - bounds_.begin() - 1);
+    }
+    for (; from < shards_.size() && !one.open; ++from) {
+        if (!may_hold(from, key)) {
+            if (in_order_) return;
+            continue;
+        }
+        one.open = true;
+        one.file.shard = from;
+    }
 }
 
 void ArchiveLookup::find(std::span<Sought> sought) const {
-    for (auto& one : sought) one.found = false, one.hash = xxh64(one.key);
-    if (shards_.size() > 1 && shards_.size() * sought.size() <= kMostSlots && !KnownAlone::holds())
-        for (const auto& shard : shards_)
-            for (const auto& one : sought) shard.keys->expect_slot(shard.keys->home(one.hash));
-    for (std::uint32_t number = 0; number < shards_.size(); ++number) {
-        try {
-            find_in(number, sought);
-        } catch (Failure& failure) {
-            failure.position = number;
-            throw;
+    bool left = false;
+    for (auto& one : sought) {
+        one.found = false;
+        one.hash = xxh64(one.key);
+        choose(one, 0);
+        left = left || one.open;
+    }
+    while (left) {
+        find_once(sought);
+        left = false;
+        for (auto& one : sought) {
+            if (!one.open) continue;
+            if (one.found)
+                one.open = false;
+            else
+                choose(one, one.file.shard + 1);
+            left = left || one.open;
         }
     }
 }
 
-void ArchiveLookup::find_in(std::uint32_t number, std::span<Sought> sought) const {
-    const auto& shard = shards_[number];
-    const auto& keys = *shard.keys;
+void ArchiveLookup::find_once(std::span<Sought> sought) const {
     const bool alone = sought.size() == 1;
-    for (auto& one : sought) {
-        one.open = !one.found;
-        if (!one.open) continue;
-        one.candidate.slot = keys.home(one.hash);
-        keys.expect_slot(one.candidate.slot);
-    }
-    for (auto& one : sought) {
-        if (!one.open) continue;
-        const auto candidate = keys.candidate(one.hash, one.candidate.slot);
-        one.open = candidate.has_value();
-        if (!one.open) continue;
+    const auto step = [&](auto take) {
+        for (auto& one : sought) {
+            if (!one.open || one.passed) continue;
+            try {
+                take(shards_[one.file.shard], one);
+            } catch (Failure& failure) {
+                failure.position = one.file.shard;
+                throw;
+            }
+        }
+    };
+    for (auto& one : sought) one.passed = false;
+    step([](const ArchiveShard& shard, Sought& one) {
+        one.candidate.slot = shard.keys->home(one.hash);
+        shard.keys->expect_slot(one.candidate.slot);
+    });
+    step([](const ArchiveShard& shard, Sought& one) {
+        const auto candidate = shard.keys->candidate(one.hash, one.candidate.slot);
+        one.passed = !candidate;
+        if (one.passed) return;
         one.candidate = *candidate;
-        keys.expect_place(one.candidate.sample);
+        shard.keys->expect_place(one.candidate.sample);
         one.file.is_image = shard.images.has(one.candidate.sample);
         const auto& field = one.file.is_image ? shard.images : shard.data;
         if (field.payloads) field.payloads->extents().expect(one.candidate.sample);
-    }
-    for (auto& one : sought) {
-        if (!one.open) continue;
-        one.place = keys.place(one.candidate.sample);
-        keys.expect_key(one.place);
-        guess(number, one, alone);
-    }
-    for (auto& one : sought)
-        if (one.open) settle(number, one, alone);
+    });
+    step([&](const ArchiveShard& shard, Sought& one) {
+        one.place = shard.keys->place(one.candidate.sample);
+        shard.keys->expect_key(one.place);
+        guess(shard, one, alone);
+    });
+    step([&](const ArchiveShard& shard, Sought& one) { settle(shard, one, alone); });
 }
 
 // Asks for the content of a file that is most likely the right one. What is wrong with it will be found if it is.
-void ArchiveLookup::guess(std::uint32_t number, Sought& one, bool alone) const {
+void ArchiveLookup::guess(const ArchiveShard& shard, Sought& one, bool alone) const {
     auto& file = one.file;
-    file.shard = number;
     file.row = one.candidate.sample;
-    file.known = known_[number].test(file.row);
-    const auto& shard = shards_[number];
+    file.known = known_[file.shard].test(file.row);
     const auto* payloads = (file.is_image ? shard.images : shard.data).payloads;
     one.guessed = false;
     if (!payloads) return;
@@ -133,8 +210,7 @@ void ArchiveLookup::guess(std::uint32_t number, Sought& one, bool alone) const {
     if (payloads->inside(file.extent) && file.extent.size <= kMostGuessed && (alone || !file.known)) expect(file);
 }
 
-void ArchiveLookup::settle(std::uint32_t number, Sought& one, bool alone) const {
-    const auto& shard = shards_[number];
+void ArchiveLookup::settle(const ArchiveShard& shard, Sought& one, bool alone) const {
     const auto& keys = *shard.keys;
     while (!keys.equals(one.place, one.key)) {
         const auto next = keys.candidate(one.hash, one.candidate.slot + 1);
@@ -142,7 +218,7 @@ void ArchiveLookup::settle(std::uint32_t number, Sought& one, bool alone) const 
         one.candidate = *next;
         one.place = keys.place(next->sample);
         one.file.is_image = shard.images.has(next->sample);
-        guess(number, one, alone);
+        guess(shard, one, alone);
     }
     if (shard.is_removed(one.candidate.sample)) return;
     auto& file = one.file;

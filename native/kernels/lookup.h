@@ -6,7 +6,8 @@
 // for; a page that was merely touched would come with some megabytes around it.
 #pragma once
 
-#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "atomic_bits.h"
@@ -28,6 +29,7 @@ struct ArchiveShard {
     ContentField images;  // JPEG files, with an index behind each that is no part of the file
     ContentField data;
     std::vector<std::pair<std::uint64_t, std::uint64_t>> removed;  // rows [first, end), ascending
+    const Table* order = nullptr;  // the rows in the order of their keys; none where that is how they lie
 
     bool is_removed(std::uint64_t row) const;
 };
@@ -48,7 +50,8 @@ struct Sought {
     FoundFile file;
 
     // On the way.
-    bool open = true;  // it may be in this shard
+    bool open = false;    // it may be in the file's shard,
+    bool passed = false;  // where it was looked for in vain
     std::uint64_t hash = 0;
     Keys::Candidate candidate{};
     Keys::Place place{};
@@ -61,8 +64,9 @@ public:
     ArchiveLookup(ArchiveLookup&&) = default;
     ArchiveLookup(const ArchiveLookup&) = delete;
 
-    // Asks for the tables, where they are small: who reads a few files then waits for those alone.
-    void expect_tables() const;
+    // To be called once, before all else. Asks for the tables, where they are small: who reads a few files then waits for
+    // those alone. Of several shards, it finds out which paths each may hold.
+    void prepare();
 
     // Looks all of them up. Throws Failure where tables are damaged, with the shard as its position. Where KnownAlone holds,
     // throws Unread rather than to touch what may be on disk.
@@ -83,11 +87,23 @@ private:
     Bytes stored(const FoundFile& file) const {
         return source(file).file().subspan(file.extent.pointer, file.extent.size);
     }
-    void find_in(std::uint32_t number, std::span<Sought> sought) const;
-    void guess(std::uint32_t number, Sought& one, bool alone) const;
-    void settle(std::uint32_t number, Sought& one, bool alone) const;
+    void learn_bounds();
+    bool may_hold(std::uint32_t shard, std::string_view key) const;
+    void choose(Sought& one, std::uint32_t from) const;
+    void find_once(std::span<Sought> sought) const;
+    void guess(const ArchiveShard& shard, Sought& one, bool alone) const;
+    void settle(const ArchiveShard& shard, Sought& one, bool alone) const;
+
+    // The first and the last path of a shard, where they are known.
+    struct Bounds {
+        bool known = false;
+        std::string first;
+        std::string last;
+    };
 
     std::vector<ArchiveShard> shards_;
+    std::vector<Bounds> bounds_;
+    bool in_order_ = false;  // each shard ends before the next begins
     mutable std::vector<AtomicBits> known_;  // of each shard, the rows that were read
 };
 

@@ -171,9 +171,10 @@ class Archive(Steps[MapDataset], Mapping[str, bytes]):
             assert keys is not None
             images = file.payloads(IMAGE), file.table(Kind.VALIDITY, IMAGE)
             data = file.payloads(DATA), file.table(Kind.VALIDITY, DATA)
-            shards.append((keys, *images, *data, list(shard.removed[0])))
-        lookup = self._known_lookup = kernels.ArchiveLookup(shards)
-        lookup.expect_tables()
+            shards.append((keys, *images, *data, list(shard.removed[0]), shard.files.order))
+        lookup = kernels.ArchiveLookup(shards)
+        lookup.prepare()
+        self._known_lookup = lookup
         return lookup
 
     def _blame(self, failure: kernels.Failure, path: Key) -> NoReturn:
