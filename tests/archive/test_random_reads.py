@@ -1,4 +1,4 @@
-"""Files of archives by path: one by one, many at a time and by threads, in memory and from disk, as the slow path has them."""
+"""Files by path, one by one, many at a time and by threads, in memory and from disk: as the slow path has them."""
 
 from __future__ import annotations
 
@@ -220,17 +220,17 @@ def test_a_damaged_table_is_found(kind, tmp_path, files):
     file = archive.dataset.file(0)
     entry = next(entry for (one, field), entry in file.directory.items() if one == kind and field in (1, 0xFFFF))
     bad = damaged(archive, tmp_path / "bad.fld", entry.offset + 40)
-    wrong = set()
+    told = {}
     for path, content in files.items():
         try:
             assert bad[path] == content
         except fl.ChecksumError as error:
-            assert f"'{os.fsdecode(path)}': table block 0 is damaged" in str(error)
-            wrong.add(path)
-    assert wrong
+            told[path] = str(error)
+    assert told
+    assert all(f"'{os.fsdecode(path)}': table block 0 is damaged" in said for path, said in told.items())
     with pytest.raises(fl.ChecksumError, match="table block 0 is damaged"):
         bad.read_many(list(files))
-    right = [path for path in files if path not in wrong]
+    right = [path for path in files if path not in told]
     assert bad.read_many(right) == [files[path] for path in right]
 
 
@@ -252,7 +252,7 @@ def test_a_shard_that_does_not_tell_its_paths_may_hold_any(tmp_path, files):
 
 
 def test_a_file_that_becomes_shorter_is_an_error(tmp_path, files):
-    """Whichever of its parts is gone: payloads alone, or the tables too. In a process of its own, as signals are the process's."""
+    """Whichever of its parts is gone: payloads alone, or the tables too. Signals are a process's, so it has its own."""
     archive = written(tmp_path / "x.fld", files)
     paths = [os.fsdecode(path) for path in files]
     file = archive.dataset.file(0)
