@@ -1,8 +1,10 @@
 # Every target sets up what it needs in .venv and does so once: a second run starts at once.
-# PYTHON=... chooses the interpreter (3.11 or newer), ARGS=... goes to the program that is run.
+# PYTHON=... chooses the interpreter (3.11 or newer), ARGS=... goes to the program that is run, JOBS=... is how many
+# processes run tests.
 
 PYTHON ?=
 ARGS ?=
+JOBS ?= 2
 BIN := .venv/bin
 MADE := .venv/.made
 PEERS := .venv/peers
@@ -28,7 +30,7 @@ demo: $(MADE)/demo $(MADE)/package  ## Every modality in one dataset; then one a
 	@$(BIN)/python examples/demo.py $(ARGS)
 
 test: lint $(MADE)/tests  ## Lint, then run all tests; ARGS goes to pytest
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(ARGS)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 lint: setup  ## Check format, style, types and import layers
 	$(BIN)/ruff format --check

@@ -38,9 +38,11 @@ def main() -> list[Result]:
             "sequential": ("fastloader", "sequential", "bucket"),
             "random": ("fastloader", "random", "bucket"),
             "quasi_random, cached": ("fastloader", "quasi_random", "bucket", str(folder / "cache")),
-            "random, cached": ("fastloader", "random", "bucket", str(folder / "cache")),
-            "quasi_random, local": ("fastloader", "quasi_random", str(folder / "fld")),
-            "random, local": ("fastloader", "random", str(folder / "fld")),
+            **{
+                f"second epoch, {order}, {where}": ("fastloader", order, *place, "second")
+                for order in ("quasi_random", "random")
+                for where, place in (("cached", ("bucket", str(folder / "cache"))), ("local", (str(folder / "fld"),)))
+            },
             LIMIT: ("bare_obstore", "plain"),
             SINGLE: ("bare_obstore", "samples"),
         }
@@ -63,8 +65,8 @@ def compare(seen: dict[str, Seen], peers: list[str]) -> list[Result]:
         row("quasi_random", LIMIT, seen, "<= 1.11", fetched("quasi_random")),
         row("sequential", LIMIT, seen, "<= 1.11", fetched("sequential")),
         row("random", SINGLE, seen, "<= 1.11", fetched("random")),
-        row("quasi_random, cached", "quasi_random, local", seen, "about 1"),
-        row("random, cached", "random, local", seen, "about 1"),
+        row("second epoch, quasi_random, cached", "second epoch, quasi_random, local", seen, "about 1"),
+        row("second epoch, random, cached", "second epoch, random, local", seen, "about 1"),
     ]
     # Of these two it is objects that come, whatever is in them: what they show is how near to that a loader can be.
     rows += [row("quasi_random", peer, seen, "" if peer in NO_SAMPLES else "<= 0.4") for peer in peers]

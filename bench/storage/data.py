@@ -55,7 +55,7 @@ def put_shards(s3: S3Server, task: Task, folder: Path) -> None:
     url = f"s3://{BUCKET}/fld"
     for path, options in ((url, s3.storage_options()), (str(folder / "fld"), None)):
         fields = {"data": fl.NDArrayField(np.uint8, (SAMPLE,))}
-        with fl.DatasetWriter(path, fields, "4MiB", shard_size=SHARD, storage_options=options) as writer:
+        with fl.DatasetWriter(path, fields, "8MiB", shard_size=SHARD, storage_options=options) as writer:
             writer.write_many({"data": np.frombuffer(data, np.uint8)} for data in samples(task))
     store = open_store(f"s3://{BUCKET}", s3.storage_options())[0]
     shards = [(one.key, one.size) for one in store.list("fld") if one.key.endswith(".fld")]

@@ -66,6 +66,7 @@ struct ReadAhead::Segment : Read {
     File* of = nullptr;
     Block* block = nullptr;
     std::size_t holders = 0;
+    std::uint64_t asked = 0;          // bytes of all ranges in it that batches have asked for
     bool over = false;
     bool idle = false;
     bool kept = false;                // its memory is the page cache's: it stays after its last batch
@@ -74,6 +75,8 @@ struct ReadAhead::Segment : Read {
     std::list<Segment*>::iterator place;  // in idle_ or kept_, while it is idle
 
     std::uint64_t end() const { return offset + size; }
+    // Every byte was asked for, but for what lies between payloads: nobody will want it again soon.
+    bool used_up() const { return asked + size / 64 >= size; }
 };
 
 struct ReadAhead::File {
@@ -386,11 +389,10 @@ bool ReadAhead::try_serve(Loan& loan, Todo& todo, bool beyond) {
         counts_.reads += pieces.size();
         loan.segments_.reserve(order.size());
         for (std::size_t i = 0; i < order.size(); ++i) {
-            auto& part = loan.parts_[order[i]];
-            part = {loan.segments_.size(), 0};
+            loan.parts_[order[i]] = {loan.segments_.size(), 0};
             counts_.asked += loan.ranges_[order[i]].size;
             if (covers[i])
-                attach(loan, part, *pieces[covers[i] - 1].segment);
+                attach(loan, order[i], *pieces[covers[i] - 1].segment);
             else
                 link(loan, order[i]);
         }
@@ -544,8 +546,10 @@ void ReadAhead::hold(Segment& segment) {
     if (std::exchange(segment.idle, false)) (segment.kept ? kept_ : idle_).erase(segment.place);
 }
 
-void ReadAhead::attach(Loan& loan, Loan::Part& part, Segment& segment) {
+void ReadAhead::attach(Loan& loan, std::size_t range, Segment& segment) {
+    const auto& wanted = loan.ranges_[range];
     hold(segment);
+    segment.asked += std::min(segment.end(), wanted.begin + wanted.size) - std::max(segment.offset, wanted.begin);
     if (!segment.over) {
         const auto* last = segment.more_waiters.empty() ? segment.waiter : segment.more_waiters.back();
         if (last != &loan) {
@@ -557,7 +561,7 @@ void ReadAhead::attach(Loan& loan, Loan::Part& part, Segment& segment) {
         }
     }
     loan.segments_.push_back(&segment);
-    ++part.count;
+    ++loan.parts_[range].count;
 }
 
 // Notes which segments hold a range; by now all of it is covered.
@@ -566,7 +570,7 @@ void ReadAhead::link(Loan& loan, std::size_t range) {
     File& file = *files_[wanted.file];
     for (auto next = file.from(wanted.begin);
          next != file.segments.end() && next->second.offset < wanted.begin + wanted.size; ++next)
-        attach(loan, loan.parts_[range], next->second);
+        attach(loan, range, next->second);
 }
 
 void ReadAhead::give_up(Loan& loan, Todo& todo) {
@@ -630,10 +634,12 @@ void ReadAhead::release(Loan& loan) {
 }
 
 // Whole units are kept for batches to come, until the memory is needed. Of others, what nobody asked for ahead is
-// unlikely to be asked for soon; and memory that is used again at once is still in the CPU's cache.
+// unlikely to be asked for soon; and memory that is used again at once is still in the CPU's cache. What was fetched and
+// used up goes, too: its memory is the next one's, where new memory would cost as much as fetching.
 void ReadAhead::let_go(Segment& segment) {
     if (--segment.holders) return;
-    if (segment.over && (segment.error || !(options_.unit || segment.kept))) return drop(segment);
+    const bool wanted = options_.unit && !(is_remote() && segment.used_up());
+    if (segment.over && (segment.error || !(wanted || segment.kept))) return drop(segment);
     segment.idle = true;
     auto& list = segment.kept ? kept_ : idle_;
     segment.place = list.insert(list.end(), &segment);

@@ -154,7 +154,7 @@ private:
     void give_back(Block* block);
     bool is_remote() const { return options_.mode == ReadMode::remote; }
     void hold(Segment& segment);
-    void attach(Loan& loan, Loan::Part& part, Segment& segment);
+    void attach(Loan& loan, std::size_t range, Segment& segment);
     void link(Loan& loan, std::size_t range);
     std::pair<std::uint64_t, std::uint64_t> widened(const File& file, const Range& wanted) const;
     void give_up(Loan& loan, Todo& todo);

@@ -95,18 +95,19 @@ def verify(
     decode: bool = False,
     num_workers: int | None = None,
     show_progress: bool | None = None,
+    snapshot: int | str | None = None,
 ) -> Report:
     """Read everything once and report what is damaged. Raises only when the dataset can't be opened at all.
 
     ``decode=True`` also decodes every sample, which finds images that were broken when they were stored.
     ``num_workers`` is the number of threads besides the caller's: ``None`` is one a core, 0 works in the caller's own.
     Of a dataset in a store every byte is fetched; ``storage_options`` are for its client. What the store does not give
-    is no damage, and raised.
+    is no damage, and raised. ``snapshot`` checks a folder of shards as it was.
     """
     workers = (os.cpu_count() or 1) if num_workers is None else operator.index(num_workers)
     if workers < 0:
         raise ValueError(f"num_workers={workers}: 0 works in the calling thread, None uses one thread a core")
-    dataset = Dataset(locate(path, storage_options))
+    dataset = Dataset(locate(path, storage_options), snapshot=snapshot)
     report = Report(dataset.num_samples, len(dataset.shards))
     if decode:
         report.not_decoded = _not_decoded(dataset)

@@ -111,6 +111,23 @@ def test_the_log_lists_what_can_be_opened(run: Any, train: Path) -> None:
     assert len(run("ls", train).stdout.splitlines()) == 11
 
 
+@pytest.mark.parametrize("by", ["snapshot", "id"])
+def test_commands_read_what_was(run: Any, train: Path, by: str) -> None:
+    run("delete", train, "k1")
+    now, before = json.loads(run("log", train, "--json").stdout)
+    old, new = ["--snapshot", str(before[by])], ["--snapshot", str(now[by])]
+    for which, count in ((old, 12), (new, 11), ([], 11)):
+        assert len(run("ls", train, "--keys", *which).stdout.splitlines()) == count
+        assert json.loads(run("info", train, "--json", *which).stdout)["samples"] == count
+        assert json.loads(run("verify", train, "--json", *which).stdout)["samples"] == count
+    assert "k1" in run("cat", train, "k1", *old).stdout
+    run("cat", train, "k1", status=2)
+    run("cat", train, "k1", *new, status=2)
+    for command in ("ls", "info", "verify"):
+        assert "has no snapshot 77" in run(command, train, "--snapshot", "77", status=2).stderr
+        assert "a number, or a name" in run(command, train, "--snapshot", "x", status=2).stderr
+
+
 def test_room_is_given_back_when_asked_for(run: Any, train: Path) -> None:
     run("delete", train, "k1", "k2")
     assert "nothing to do" not in run("compact", train).stdout

@@ -60,6 +60,11 @@ def blocks_of(folder: Path) -> list[Path]:
     return sorted(folder.glob("*/*/*.block"), key=lambda path: int(path.stem))
 
 
+def maps(folder: Path) -> list[str]:
+    """What this process has mapped of a folder."""
+    return [line for line in Path("/proc/self/maps").read_text().splitlines() if str(folder) in line]
+
+
 def test_what_was_fetched_once_comes_from_disk(store: Counting, content: bytes, tmp_path: Path) -> None:
     cache = BlockCache(tmp_path, "1GB")
     for begin, size in ((10, 100), (BLOCK - 5, 10), (0, SIZE), (SIZE - 7, 7), (3, 0)):
@@ -132,6 +137,41 @@ def test_what_was_found_stays_readable_when_its_block_is_removed(
         block.unlink()
     assert bytes(found) == content[:BLOCK]
     assert one.find(0) is None
+
+
+def test_a_block_stays_mapped_until_somebody_removes_it(
+    store: Counting, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = BlockCache(tmp_path, "1GB")
+    one = cached(store, cache)
+    assert one.mapped(1) is None
+    one.read(0, SIZE)
+    one.read(0, SIZE)  # what was written is mapped when it is first read
+    opened: list[str] = []
+    monkeypatch.setattr(os, "open", lambda path, *rest, plain=os.open: opened.append(str(path)) or plain(path, *rest))
+    for number in range(6):
+        mapped = one.mapped(number)
+        assert mapped is not None
+        assert mapped == content[number * BLOCK : (number + 1) * BLOCK]
+    assert not opened
+    del mapped
+    blocks_of(tmp_path)[1].unlink()  # by another process
+    assert one.mapped(1) is None
+    assert len([line for line in maps(tmp_path) if "deleted" in line]) == 1
+    monkeypatch.setattr("fastloader.stores.cache._LOOK", 0.0)
+    assert one.mapped(0) is not None
+    assert len(maps(tmp_path)) == 5
+    assert not any("deleted" in line for line in maps(tmp_path))
+
+
+def test_no_more_blocks_stay_mapped_than_the_system_allows(
+    store: Counting, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastloader.stores.cache._MAPPED", 3)
+    one = cached(store, BlockCache(tmp_path, "1GB"))
+    for _ in range(3):
+        assert bytes(one.read(0, SIZE)) == content
+    assert len(maps(tmp_path)) <= 3
 
 
 def test_the_limit_holds_and_what_was_used_last_stays(store: Counting, content: bytes, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import click
 
 from fastloader.cli.archives import is_archive, open_archive
 from fastloader.cli.output import complain, on_terminal, printable, readable, say, to_json, write_bytes
-from fastloader.cli.places import open_reader, settings_of, store_options
+from fastloader.cli.places import open_reader, settings_of, snapshot_option, store_options
 from fastloader.cli.status import message_of, status_of
 from fastloader.errors import FormatError, KeyNotFoundError
 
@@ -50,10 +50,11 @@ class _CatCommand(click.Command):
     "--tokenizer", metavar="FILE|NAME", help="Show tokens as text too: a tokenizer's file, or tiktoken's name."
 )
 @click.option("--force", is_flag=True, help="Write binary data even to a terminal; needs FIELD.")
+@snapshot_option
 @store_options
 def command(
     dataset: str, sample: str, field: str | None, is_key: bool, npy: bool, as_json: bool, tokenizer: str | None,
-    force: bool, **store: Any,
+    force: bool, snapshot: str | None, **store: Any,
 ) -> None:  # fmt: skip
     """Show a SAMPLE, or write one FIELD of it. Of an archive, write the file whose path SAMPLE is.
 
@@ -61,7 +62,7 @@ def command(
     tokens, it is the number of a token.
     """
     settings = settings_of(store)
-    if field is None and not as_json and is_archive(dataset, settings):
+    if field is None and not as_json and snapshot is None and is_archive(dataset, settings):
         archive = open_archive(dataset, settings)
         if is_key or sample in archive or not _NUMBER.fullmatch(sample):
             _write_data(archive.view(sample), force)
@@ -74,7 +75,7 @@ def command(
         raise click.UsageError("--tokenizer is for a whole sample; leave out FIELD")
     from fastloader.cli.stream import stream_of
 
-    with open_reader(dataset, store) as reader:
+    with open_reader(dataset, store, snapshot) as reader:
         stream = stream_of(reader.dataset)
         if stream is not None:
             _stream(reader, stream, sample, field, npy, as_json, tokenizer, force)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastloader.cli.output import complain, count, on_terminal, printable, say, say_table, to_json
-from fastloader.cli.places import located, not_there, store_options
+from fastloader.cli.places import located, not_there, snapshot_option, store_options
 from fastloader.cli.status import DAMAGED, message_of
 from fastloader.errors import FastLoaderError
 
@@ -83,13 +83,14 @@ class _Sums:
 @click.argument("dataset", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--full", is_flag=True, help="Sum up sizes also where there are more than a million samples.")
+@snapshot_option
 @store_options
-def command(dataset: str, as_json: bool, full: bool, **store: Any) -> None:
+def command(dataset: str, as_json: bool, full: bool, snapshot: str | None, **store: Any) -> None:
     """Show what DATASET is and which fields it has."""
     from fastloader.formats.fld import Dataset
 
     with not_there():
-        opened = Dataset(located(dataset, store))
+        opened = Dataset(located(dataset, store), snapshot=snapshot)
     sums, trouble = None, None
     if full or opened.num_samples <= SUMMED_SAMPLES:
         try:

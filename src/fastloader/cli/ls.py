@@ -10,7 +10,7 @@ import click
 from fastloader.cli.archives import is_archive, open_archive
 from fastloader.cli.listing import list_entries
 from fastloader.cli.output import complain, on_terminal, printable, say, to_json, write_bytes
-from fastloader.cli.places import open_reader, settings_of, store_options
+from fastloader.cli.places import open_reader, settings_of, snapshot_option, store_options
 
 if TYPE_CHECKING:
     from fastloader.formats.fld import Dataset
@@ -34,17 +34,20 @@ LIMIT = 50
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
 @click.option("--keys", "only_keys", is_flag=True, help="Print the keys and nothing else.")
 @click.option("-0", "--null", is_flag=True, help="With --keys, or of an archive: end with a NUL instead of a newline.")
+@snapshot_option
 @store_options
 def command(
     dataset: str, path: str, long: bool, recursive: bool, as_samples: bool, start: int, limit: int | None,
-    fields: str | None, as_json: bool, only_keys: bool, null: bool, **store: Any,
+    fields: str | None, as_json: bool, only_keys: bool, null: bool, snapshot: str | None, **store: Any,
 ) -> None:  # fmt: skip
     """List the samples of DATASET, or what is in an archive's folder PATH, a line each.
 
     A sample's line has the number, the key if there are keys, and a word about each field. Paths of an archive go to a
-    pipe as they are. An archive's samples are listed where --samples, --start, --limit, --fields or --keys is given.
+    pipe as they are. An archive's samples are listed where --samples, --start, --limit, --fields, --keys or --snapshot
+    is given.
     """
     for_samples = as_samples or only_keys or fields is not None or limit is not None or start != 0
+    for_samples = for_samples or snapshot is not None
     settings = settings_of(store)
     if not for_samples and is_archive(dataset, settings):
         if null and (as_json or long):
@@ -59,7 +62,7 @@ def command(
         raise click.UsageError("--keys prints no fields; leave out --fields")
     from fastloader.cli.stream import stream_of, told
 
-    with open_reader(dataset, store) as reader:
+    with open_reader(dataset, store, snapshot) as reader:
         stream = stream_of(reader.dataset)
         if stream is not None:
             complain(told(reader.dataset, stream))

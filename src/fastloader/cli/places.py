@@ -36,6 +36,22 @@ def store_options(function: Command) -> Command:
     return function
 
 
+def snapshot_option(function: Command) -> Command:
+    """The option of commands that read a dataset as it was."""
+    return click.option(
+        "--snapshot", metavar="N", callback=_snapshot,
+        help="Read it as it was: a number of fastloader log, or an id.",
+    )(function)  # fmt: skip
+
+
+def _snapshot(context: click.Context, option: click.Parameter, given: str | None) -> str | None:
+    from fastloader.formats.fld.snapshots import NAMED
+
+    if given is not None and not NAMED.fullmatch(given):
+        raise click.BadParameter('a number, or a name like 3-1f2e77aa; "fastloader log" lists them')
+    return given
+
+
 _LIMITS = ("attempts", "deadline", "attempt_timeout", "first_wait", "longest_wait", "hedge_after")
 """Options that are numbers."""
 
@@ -68,14 +84,14 @@ def located(dataset: str, given: Given) -> Path | ObjectPath:
     return existing(where) if isinstance(where, Path) else where
 
 
-def open_reader(dataset: str, given: Given) -> DatasetReader:
-    """A dataset open for reading."""
+def open_reader(dataset: str, given: Given, snapshot: str | None = None) -> DatasetReader:
+    """A dataset open for reading, as it is or as it was."""
     from fastloader.reader import DatasetReader
     from fastloader.stores.urls import local_path
 
     located(dataset, given)
     with not_there():
-        return DatasetReader(local_path(dataset) or dataset, settings_of(given))
+        return DatasetReader(local_path(dataset) or dataset, settings_of(given), snapshot=snapshot)
 
 
 @contextlib.contextmanager

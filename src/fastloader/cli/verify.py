@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastloader.cli.output import complain, count, printable, say, to_json
-from fastloader.cli.places import located, not_there, settings_of, store_options
+from fastloader.cli.places import located, not_there, settings_of, snapshot_option, store_options
 from fastloader.cli.status import DAMAGED, NOT_FOUND, message_of, status_of
 from fastloader.errors import FastLoaderError
 
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 @click.option("-j", "--jobs", type=click.IntRange(min=0), metavar="N", help="Threads to use; one a core by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a dataset.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing about what is intact, and no progress.")
+@snapshot_option
 @store_options
 def command(
-    datasets: tuple[str, ...], decode: bool, jobs: int | None, as_json: bool, quiet: bool, **store: Any
-) -> None:
+    datasets: tuple[str, ...], decode: bool, jobs: int | None, as_json: bool, quiet: bool, snapshot: str | None,
+    **store: Any,
+) -> None:  # fmt: skip
     """Check that every DATASET is intact.
 
     Reads every table, payload and key once, compares checksums, and names what is damaged, a line each. Of a zip, an
@@ -34,7 +36,7 @@ def command(
     statuses = []
     for path in datasets:
         try:
-            report = _verify(path, decode, jobs, quiet, store)
+            report = _verify(path, decode, jobs, quiet, snapshot, store)
         except (FastLoaderError, OSError) as error:
             complain(message_of(error))
             statuses.append(NOT_FOUND)
@@ -50,19 +52,22 @@ def command(
     click.get_current_context().exit(DAMAGED if DAMAGED in statuses else max(statuses))
 
 
-def _verify(path: str, decode: bool, jobs: int | None, quiet: bool, store: dict[str, Any]) -> Report:
+def _verify(
+    path: str, decode: bool, jobs: int | None, quiet: bool, snapshot: str | None, store: dict[str, Any]
+) -> Report:
     """The report; where the dataset is there but can't be opened, one that says so."""
     from fastloader.archive.checking import is_foreign, verify_archive
     from fastloader.verification import Problem, Report, verify
 
     try:
-        if is_foreign(path):
+        if snapshot is None and is_foreign(path):
             return verify_archive(str(located(path, store)), False if quiet else None)
         located(path, store)
         with not_there():
             return verify(
-                path, settings_of(store), decode=decode, num_workers=jobs, show_progress=False if quiet else None
-            )
+                path, settings_of(store), decode=decode, num_workers=jobs, show_progress=False if quiet else None,
+                snapshot=snapshot,
+            )  # fmt: skip
     except (FastLoaderError, OSError) as error:
         if status_of(error) != DAMAGED:
             raise

@@ -86,7 +86,9 @@ class EachFile(Records):
     @property
     def starts(self) -> NDArray[np.int64]:
         """One sample a file."""
-        return np.arange(len(self.paths) + 1)
+        if self._starts is None:
+            self._starts = np.arange(len(self.paths) + 1)
+        return self._starts
 
     def __len__(self) -> int:
         return len(self.paths)

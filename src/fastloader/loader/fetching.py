@@ -157,6 +157,10 @@ class Fetcher:
         self.requests += 1
         if file.cached is None:
             file.begin_read(begin, size, lambda data, error: self._done(ticket, file, size, data, error))
+            return
+        mapped = file.cached.mapped(begin // BLOCK) if begin // BLOCK == (begin + size - 1) // BLOCK else None
+        if mapped is not None:
+            self._done(ticket, file, size, _part(mapped, begin, size), None, kept_by_system=True)
         else:
             self._on_disk(self._find, ticket, file, begin, size)
 

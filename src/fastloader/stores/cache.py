@@ -24,6 +24,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from fastloader import kernels
@@ -43,8 +44,21 @@ _NAME = re.compile(r"\d+\.block|\.\d+\.writing-[0-9a-f]+")
 _STALE = 3600.0
 """Seconds after which a file under construction belongs to a process that is no more."""
 _TOUCH = 60.0
+_LOOK = 30.0
+"""Seconds between looks for blocks that others have removed."""
+_MAPPED = 8192
+"""Blocks that stay mapped; the system allows a process some 65,000."""
 _ROOM = 0.9
 """What part of the limit is left filled by an eviction, so that the next block does not begin another."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A block whose checksum was right: its file as it was then, and where it is mapped since."""
+
+    inode: int
+    written: int
+    view: memoryview | None = None
 
 
 class BlockCache:
@@ -62,7 +76,8 @@ class BlockCache:
             raise ValueError(f"cache_size={limit!r}: at least {2 * (BLOCK + _HEAD.size)} bytes")
         self.hits = 0
         self.misses = 0
-        self._checked: dict[Path, tuple[int, int]] = {}  # inode and time of blocks whose checksum was right
+        self._known: dict[Path, _Known] = {}
+        self._looked = time.monotonic()
         self._process = 0
         self._busy: dict[Path, threading.Event] = {}
         self._lock = threading.Lock()
@@ -83,8 +98,12 @@ class BlockCache:
     def load(self, path: Path, begin: int, size: int) -> memoryview | None:
         """A block that is there and intact, mapped. Whoever looks into it keeps its bytes, though it be removed.
 
-        Its checksum is computed when this process sees it for the first time, or after somebody has written to it.
+        Its checksum is computed when this process sees it for the first time, or after somebody has written to it. Then
+        it stays mapped, until it is removed or there are too many.
         """
+        mapped = self.mapped(path)
+        if mapped is not None:
+            return mapped
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
@@ -95,31 +114,58 @@ class BlockCache:
             finally:
                 os.close(fd)
         except FileNotFoundError:
+            self._known.pop(path, None)
             return None
         except OSError as error:
             raise explain(error, path, "the cache can't be read; remove its folder or choose another") from error
         if view is not None and self._is_intact(path, head, begin, view, found):
+            self._use(path, found, view)
             return view[_HEAD.size :]
-        self._checked.pop(path, None)
         self._remove(path)
         return None
 
+    def mapped(self, path: Path) -> memoryview | None:
+        """A block that this process has mapped, if it is as it was then. Waits for nothing."""
+        known = self._known.get(path)
+        if known is None or known.view is None:
+            return None
+        try:
+            found = os.stat(path)
+        except OSError:
+            return None
+        if (found.st_ino, found.st_mtime_ns, found.st_size) != (known.inode, known.written, len(known.view)):
+            return None
+        self._use(path, found, known.view)
+        return known.view[_HEAD.size :]
+
     def _is_intact(self, path: Path, head: bytes, begin: int, view: memoryview, found: os.stat_result) -> bool:
-        if self._checked.get(path) != (found.st_ino, found.st_mtime_ns):
-            mark, crc, _, at, length = _HEAD.unpack(head)
-            try:
-                computed = kernels.crc32c(view[_HEAD.size :], kernels.crc32c(head[12:]))
-            except kernels.Failure:  # it became shorter meanwhile
-                return False
-            if (mark, at, length, crc) != (_MARK, begin, len(view) - _HEAD.size, computed):
-                return False
-            self._checked[path] = (found.st_ino, found.st_mtime_ns)
-        now = time.time_ns()
-        if now - found.st_mtime_ns > _TOUCH * 1e9:  # who was used lately is removed last
+        known = self._known.get(path)
+        if known is not None and (known.inode, known.written) == (found.st_ino, found.st_mtime_ns):
+            return True
+        mark, crc, _, at, length = _HEAD.unpack(head)
+        try:
+            computed = kernels.crc32c(view[_HEAD.size :], kernels.crc32c(head[12:]))
+        except kernels.Failure:  # it became shorter meanwhile
+            return False
+        return (mark, at, length, crc) == (_MARK, begin, len(view) - _HEAD.size, computed)
+
+    def _use(self, path: Path, found: os.stat_result, view: memoryview) -> None:
+        """Keep it mapped; and who was used lately is removed last."""
+        written, now = found.st_mtime_ns, time.time_ns()
+        if now - written > _TOUCH * 1e9:
             with contextlib.suppress(OSError):
                 os.utime(path, ns=(now, now))
-                self._checked[path] = (found.st_ino, now)
-        return True
+                written = now
+        self._known[path] = _Known(found.st_ino, written, view)
+        if time.monotonic() - self._looked > _LOOK or len(self._known) > _MAPPED:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """A file that another process has removed takes room on the disk for as long as it is mapped."""
+        self._looked = time.monotonic()
+        for path in list(self._known):
+            if len(self._known) > _MAPPED or not path.exists():
+                self._known.pop(path, None)
 
     def keep(self, path: Path, begin: int, data: memoryview) -> None:
         """Write a block. A disk that is full keeps nothing, and that is all."""
@@ -135,7 +181,7 @@ class BlockCache:
                     raise OSError(errno.ENOSPC, "a short write")
                 made = os.fstat(file.fileno())
             os.replace(aside, path)
-            self._checked[path] = (made.st_ino, made.st_mtime_ns)
+            self._known[path] = _Known(made.st_ino, made.st_mtime_ns)
         except OSError as error:
             with contextlib.suppress(OSError):
                 aside.unlink()
@@ -212,6 +258,7 @@ class BlockCache:
 
     def _remove(self, path: Path) -> bool:
         """Remove a file of ours; whatever else lies under such a name stays."""
+        self._known.pop(path, None)
         try:
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
@@ -273,6 +320,12 @@ class CachedObject:
         """A block that is on the disk."""
         begin, size = self.place(number)
         found = self.cache.load(self._path(number), begin, size)
+        self.cache.hits += found is not None
+        return found
+
+    def mapped(self, number: int) -> memoryview | None:
+        """The same, if it can be had at once."""
+        found = self.cache.mapped(self._path(number))
         self.cache.hits += found is not None
         return found
 

@@ -13,10 +13,13 @@ import re
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from fastloader.errors import FastLoaderError, NotFoundError, StoreError
 from fastloader.stores import client
+from fastloader.stores.asking import Asked, askers
 from fastloader.stores.base import ChangedError, Done, RefusedError, Stat, full_url
 from fastloader.stores.connecting import HINTS, configuration, connect, shortened
 from fastloader.stores.retrying import Pace, RetryPolicy
@@ -25,14 +28,42 @@ from fastloader.stores.urls import parse_url
 from fastloader.types import Buffer, byte_view
 
 T = TypeVar("T")
+Found = tuple[memoryview, Stat]
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _REFUSED = {"PermissionDeniedError", "UnauthenticatedError", "NotSupportedError", "NotImplementedError"}
 _REFUSED |= {"UnknownConfigurationKeyError", "InvalidPathError"}
 
 
+SMALL = 512 << 10
+"""Bytes of a range that is asked for by a thread: larger ones gain nothing by it, and can be called off by a loop."""
+
+
 class _Short(Exception):
     """A reply that is not what was asked for; it is worth asking again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What is asked for: ``size`` bytes from ``begin`` on, or as many of them as there are (``at_most``), or all."""
+
+    key: str
+    begin: int = 0
+    size: int | None = None
+    version: str | None = None
+    at_most: bool = False
+
+    @property
+    def options(self) -> dict[str, Any] | None:
+        """For obstore."""
+        options: dict[str, Any] = {}
+        if self.size is not None:
+            options["range"] = (self.begin, self.begin + self.size)
+        elif self.begin:
+            options["range"] = {"offset": self.begin}
+        if self.version and self.version.startswith('"'):  # only such can be compared by the server
+            options["if_match"] = self.version
+        return options or None
 
 
 class CloudStore:
@@ -48,6 +79,7 @@ class CloudStore:
         self._config = configuration(self.kind, rest)
         self.hedged = 0
         self._pace = Pace()
+        self._small_objects = False
         self._process = 0
         self._readers: Any = None
         self._writers: Any = None
@@ -84,15 +116,25 @@ class CloudStore:
 
     def read(self, key: str, begin: int = 0, size: int | None = None, *, version: str | None = None) -> memoryview:
         """A range, checked."""
-        return self._wait(self._read(key, begin, size, version))[0]
+        return self._wait(self._read(Range(key, begin, size, version)))[0]
 
-    def read_with_stat(self, key: str, begin: int, size: int) -> tuple[memoryview, Stat]:
+    def read_with_stat(self, key: str, begin: int, size: int) -> Found:
         """At most ``size`` bytes from ``begin`` on, and what the object is, in one request."""
-        return self._wait(self._read(key, begin, size, None, at_most=True))
+        return self._wait(self._read(Range(key, begin, size, at_most=True)))
 
-    def begin_whole(self, key: str, size: int) -> Future[tuple[memoryview, Stat]]:
+    def begin_whole(self, key: str, size: int) -> Future[Found]:
         """The same from the beginning on, asked for now and waited for by whoever needs it."""
-        return asyncio.run_coroutine_threadsafe(self._read(key, 0, size, None, at_most=True), client.event_loop())
+        coming: Future[Found] = Future()
+
+        def done(found: Found | None, error: BaseException | None) -> None:
+            if found is None:
+                coming.set_exception(error)
+            else:
+                self._small_objects = len(found[0]) < SMALL
+                coming.set_result(found)
+
+        self._ask(Range(key, 0, size, at_most=True), self._small_objects, done)
+        return coming
 
     def read_ranges(
         self, key: str, ranges: Sequence[tuple[int, int]], *, version: str | None = None
@@ -100,7 +142,7 @@ class CloudStore:
         """Several ranges at once."""
 
         async def all_of_them() -> list[memoryview]:
-            reads = [asyncio.ensure_future(self._read(key, begin, size, version)) for begin, size in ranges]
+            reads = [asyncio.ensure_future(self._read(Range(key, begin, size, version))) for begin, size in ranges]
             try:
                 return [data for data, _ in await asyncio.gather(*reads)]
             finally:
@@ -111,17 +153,10 @@ class CloudStore:
 
     def begin_read(self, key: str, begin: int, size: int, version: str | None, done: Done) -> None:
         """Ask for a range and go on."""
-
-        async def read() -> None:
-            try:
-                data, _ = await self._read(key, begin, size, version)
-            except BaseException as error:
-                done(None, error)
-            else:
-                done(data, None)
-
-        loop = client.event_loop()
-        loop.call_soon_threadsafe(lambda: _keep(loop.create_task(read())))
+        self._ask(
+            Range(key, begin, size, version), size < SMALL,
+            lambda found, error: done(None if found is None else found[0], error),
+        )  # fmt: skip
 
     def list(self, prefix: str = "") -> Iterator[Stat]:
         """Objects below a folder, or the object of just this key."""
@@ -176,18 +211,50 @@ class CloudStore:
     async def _head(self, key: str) -> Stat:
         return _stat_of(await client.module().head_async(self._reader(), key))
 
-    async def _read(
-        self, key: str, begin: int, size: int | None, version: str | None, *, at_most: bool = False
-    ) -> tuple[memoryview, Stat]:
-        if size == 0:
-            return memoryview(b""), Stat(key, 0)
-        return await self._persist(key, lambda: self._hedged(key, begin, size, version, at_most))
+    def _ask(self, wanted: Range, small: bool, done: Callable[[Any, BaseException | None], None]) -> None:
+        """Ask for a range and go on; ``done`` is told."""
+        if wanted.size == 0 or not small:
+            self._ask_on_the_loop(wanted, done)
+            return
 
-    async def _persist(self, key: str, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The result of ``attempt``, made again until it works, is hopeless, or takes too long."""
+        def again(tried: int, end: float) -> Coroutine[Any, Any, Found]:
+            self.hedged += not tried
+            return self._persist(wanted.key, lambda: self._get(wanted), tried, end)
+
+        def hopeless(error: Exception) -> StoreError | None:
+            return None if _worth_repeating(error) else self.explain(error, wanted.key)
+
+        attempt = partial(self._get_now, wanted)
+        askers().ask(Asked(wanted.size or 0, attempt, again, hopeless, self.policy, self._pace, done))
+
+    def _ask_on_the_loop(self, wanted: Range, done: Callable[[Any, BaseException | None], None]) -> None:
+        async def read() -> None:
+            try:
+                found = await self._read(wanted)
+            except BaseException as error:
+                done(None, error)
+            else:
+                done(found, None)
+
+        loop = client.event_loop()
+        loop.call_soon_threadsafe(lambda: client.keep(loop.create_task(read())))
+
+    async def _read(self, wanted: Range) -> Found:
+        if wanted.size == 0:
+            return memoryview(b""), Stat(wanted.key, 0)
+        return await self._persist(wanted.key, lambda: self._hedged(wanted))
+
+    async def _persist(
+        self, key: str, attempt: Callable[[], Coroutine[Any, Any, T]], tried: int = 0, end: float | None = None
+    ) -> T:
+        """The result of ``attempt``, made again until it works, is hopeless, or takes too long.
+
+        One that was ``tried`` before begins with a wait, and ``end`` is when it takes too long.
+        """
         policy = self.policy
-        end = time.monotonic() + policy.deadline
-        tried = 0
+        end = time.monotonic() + policy.deadline if end is None else end
+        if tried:
+            await asyncio.sleep(policy.wait(tried - 1))
         while True:
             left = end - time.monotonic()
             try:
@@ -207,53 +274,54 @@ class CloudStore:
                 raise self.explain(failure, key, tried=tried) from failure
             await asyncio.sleep(wait)
 
-    async def _hedged(
-        self, key: str, begin: int, size: int | None, version: str | None, at_most: bool
-    ) -> tuple[memoryview, Stat]:
+    async def _hedged(self, wanted: Range) -> Found:
         """One read, asked for a second time when it takes longer than others."""
-        patience = self.policy.hedge_after or self._pace.hedge_after(size or 0)
+        size = wanted.size or 0
+        patience = self.policy.hedge_after or self._pace.hedge_after(size)
         began = time.monotonic()
         if patience is None:
-            found = await self._get(key, begin, size, version, at_most)
+            found = await self._get(wanted)
         else:
-            reads = {asyncio.create_task(self._get(key, begin, size, version, at_most))}
+            reads = {asyncio.create_task(self._get(wanted))}
             try:
                 done, _ = await asyncio.wait(reads, timeout=patience)
                 if not done and (self.policy.hedge_after is not None or self._pace.may_hedge()):
                     self.hedged += 1
-                    reads.add(asyncio.create_task(self._get(key, begin, size, version, at_most)))
+                    reads.add(asyncio.create_task(self._get(wanted)))
                 found = done.pop().result() if done else await _first_good(reads)
             finally:
                 for read in reads:
                     read.cancel()
-        self._pace.took(size or 0, time.monotonic() - began)
+        self._pace.took(size, time.monotonic() - began)
         return found
 
-    async def _get(
-        self, key: str, begin: int, size: int | None, version: str | None, at_most: bool
-    ) -> tuple[memoryview, Stat]:
-        options: dict[str, Any] = {}
-        if size is not None:
-            options["range"] = (begin, begin + size)
-        elif begin:
-            options["range"] = {"offset": begin}
-        etag = version if version and version.startswith('"') else None  # only such can be compared by the server
-        if etag is not None:
-            options["if_match"] = etag
-        reply = await client.module().get_async(self._reader(), key, options=options or None)
+    async def _get(self, wanted: Range) -> Found:
+        reply = await client.module().get_async(self._reader(), wanted.key, options=wanted.options)
+        found = self._same_version(wanted, reply)
+        return self._complete(wanted, reply, memoryview(await reply.bytes_async()), found)
+
+    def _get_now(self, wanted: Range) -> Found:
+        reply = client.module().get(self._reader(), wanted.key, options=wanted.options)
+        found = self._same_version(wanted, reply)
+        return self._complete(wanted, reply, memoryview(reply.bytes()), found)
+
+    def _same_version(self, wanted: Range, reply: Any) -> Stat:
         found = _stat_of(reply.meta)
-        if version is not None and found.version != version:
-            raise self._changed(key, f"its version is {found.version}, not {version}")
-        data = memoryview(await reply.bytes_async())
-        wanted = found.size - begin if size is None else size
-        if at_most:
-            wanted = min(wanted, found.size - begin)
-        if wanted < 0 or begin + wanted > found.size:
+        if wanted.version is not None and found.version != wanted.version:
+            raise self._changed(wanted.key, f"its version is {found.version}, not {wanted.version}")
+        return found
+
+    def _complete(self, wanted: Range, reply: Any, data: memoryview, found: Stat) -> Found:
+        begin = wanted.begin
+        size = found.size - begin if wanted.size is None else wanted.size
+        if wanted.at_most:
+            size = min(size, found.size - begin)
+        if size < 0 or begin + size > found.size:
             raise StoreError(
-                f"has {found.size} bytes; {wanted} from {begin} on were asked for", path=full_url(self.url, key)
+                f"has {found.size} bytes; {size} from {begin} on were asked for", path=full_url(self.url, wanted.key)
             )
-        if len(data) != wanted or tuple(reply.range) != (begin, begin + wanted):
-            raise _Short(f"{wanted} bytes from {begin} on were asked for, {len(data)} came")
+        if len(data) != size or tuple(reply.range) != (begin, begin + size):
+            raise _Short(f"{size} bytes from {begin} on were asked for, {len(data)} came")
         return data, found
 
     def _changed(self, key: str, how: str) -> ChangedError:
@@ -280,15 +348,6 @@ class CloudStore:
             return RefusedError(f"access is refused: {said}", path=where, hint=HINTS[self.kind])
         often = f" {tried} times" if tried > 1 else ""
         return StoreError(f"the request failed{often}: {said}", path=where, hint=HINTS[self.kind])
-
-
-_tasks: set[asyncio.Task[None]] = set()
-
-
-def _keep(task: asyncio.Task[None]) -> None:
-    """The loop holds tasks weakly; somebody must hold them."""
-    _tasks.add(task)
-    task.add_done_callback(_tasks.discard)
 
 
 async def _first_good(reads: set[asyncio.Task[T]]) -> T:

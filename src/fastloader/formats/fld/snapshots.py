@@ -18,7 +18,7 @@ from fastloader.stores.copying import below
 
 FOLDER = "snapshots"
 _NAME = re.compile(r"(\d{8,})\.json")
-_ID = re.compile(r"(\d+)(-[0-9a-f]{8})?")
+NAMED = re.compile(r"(\d+)(-[0-9a-f]{8})?")
 
 
 def snapshot_name(number: int) -> str:
@@ -28,7 +28,7 @@ def snapshot_name(number: int) -> str:
 
 def load_snapshot(folder: Path | ObjectPath, wanted: int | str) -> Manifest:
     """A snapshot by its number, or by what ``Manifest.id`` calls it."""
-    match = _ID.fullmatch(str(wanted))
+    match = NAMED.fullmatch(str(wanted))
     if match is None or isinstance(wanted, bool):
         raise ValueError(f'snapshot={wanted!r}: a number, or a name like "3-1f2e77aa"; "fastloader log" lists them')
     number = int(match[1])

@@ -1,0 +1,197 @@
+"""Small ranges, asked for by threads of their own, each of which waits in obstore for one answer.
+
+Such a thread takes the processor two thirds of the time that an event loop takes for the same, and that time is most of
+what a small range costs. Only the first attempt is made so. One that failed is repeated by the event loop, and one that
+takes longer than others is made there a second time: the first good answer counts.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from queue import SimpleQueue
+from typing import Any
+
+from fastloader.stores import client
+from fastloader.stores.retrying import Pace, RetryPolicy
+
+MOST = 128
+"""Threads at most."""
+PERIOD = 0.05
+_PATIENCE = 1.0
+"""Seconds that the end of the program waits for answers which are still on their way."""
+
+Told = Callable[[Any, BaseException | None], None]
+
+
+class Asked:
+    """One range on its way. ``done`` is told once, by whichever attempt is the first to have it, or the last to fail.
+
+    ``attempt`` waits for an answer. ``again`` makes a coroutine that repeats until it has one, given how often was
+    tried and until when it may go on; what it raises is told as it is. ``hopeless`` explains an error which it is no
+    use to repeat for.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        attempt: Callable[[], Any],
+        again: Callable[[int, float], Coroutine[Any, Any, Any]],
+        hopeless: Callable[[Exception], Exception | None],
+        policy: RetryPolicy,
+        pace: Pace,
+        done: Told,
+    ) -> None:
+        self._size, self._policy, self._pace = size, policy, pace
+        self._attempt, self._again, self._hopeless, self._done = attempt, again, hopeless, done
+        self._lock = threading.Lock()
+        self._under_way = 1
+        self._first_is_over = self._told = self._hedged = False
+        self.began = time.monotonic()
+
+    def run(self) -> None:
+        """The first attempt."""
+        try:
+            found = self._attempt()
+        except Exception as error:
+            self._first_failed(error)
+        else:
+            self._pace.took(self._size, time.monotonic() - self.began)
+            self._tell(found, None)
+
+    def look(self, now: float) -> bool:
+        """Whether it is still waited for; if for too long already, something is done about it."""
+        age = now - self.began
+        longest = min(self._policy.attempt_timeout, self._policy.deadline)
+        patience = self._policy.hedge_after or self._pace.hedge_after(self._size)
+        if age >= longest:
+            self._first_failed(TimeoutError(f"no answer within {longest:.3g} s"))
+        elif patience is not None and age > patience and not self._hedged and self._may_hedge():
+            self._hedged = True
+            with self._lock:
+                self._under_way += 1
+            self._repeat(0)
+        return not self._told
+
+    def _may_hedge(self) -> bool:
+        return not self._told and (self._policy.hedge_after is not None or self._pace.may_hedge())
+
+    def _first_failed(self, error: Exception) -> None:
+        with self._lock:
+            if self._told or self._first_is_over:
+                return
+            self._first_is_over = True
+            if self._under_way > 1:
+                self._under_way -= 1
+                return
+        known = self._hopeless(error)
+        if known is not None:
+            self._tell(None, known)
+        else:
+            self._repeat(1)
+
+    def _repeat(self, tried: int) -> None:
+        async def later() -> None:
+            try:
+                found = await self._again(tried, self.began + self._policy.deadline)
+            except BaseException as error:
+                with self._lock:
+                    self._under_way -= 1
+                    alone = not self._under_way
+                if alone:
+                    self._tell(None, error)
+            else:
+                self._tell(found, None)
+
+        loop = client.event_loop()
+        loop.call_soon_threadsafe(lambda: client.keep(loop.create_task(later())))
+
+    def _tell(self, found: Any, error: BaseException | None) -> None:
+        with self._lock:
+            if self._told:
+                return
+            self._told = True
+        self._done(found, error)
+
+
+class Askers:
+    """The threads, as many as there is work for, and a look now and then at what is on its way."""
+
+    def __init__(self) -> None:
+        self._loop = client.event_loop()  # it ends behind the threads, which may want it
+        self._queue: SimpleQueue[Asked | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._idle = 0
+        self._open: set[Asked] = set()
+        self._looking = False
+        atexit.register(self._end, os.getpid())
+
+    def ask(self, asked: Asked) -> None:
+        """Have a thread ask."""
+        with self._lock:
+            self._open.add(asked)
+            self._idle -= 1
+            if self._idle < 0 and len(self._threads) < MOST:
+                thread = threading.Thread(target=self._run, name="fastloader-asker", daemon=True)
+                self._threads.append(thread)
+                self._idle += 1
+                thread.start()
+            begin = not self._looking
+            self._looking = True
+        self._queue.put(asked)
+        if begin:
+            self._loop.call_soon_threadsafe(self._look)
+
+    def _run(self) -> None:
+        while (asked := self._queue.get()) is not None:
+            asked.run()
+            with self._lock:
+                self._open.discard(asked)
+                self._idle += 1
+            del asked
+
+    def _look(self) -> None:
+        with self._lock:
+            open_ones = list(self._open)
+        now = time.monotonic()
+        over = [asked for asked in open_ones if not asked.look(now)]
+        with self._lock:
+            self._open.difference_update(over)
+            self._looking = bool(self._open)
+        if self._looking:
+            self._loop.call_later(PERIOD, self._look)
+
+    def _end(self, process: int) -> None:
+        if process != os.getpid():
+            return
+        for _ in self._threads:
+            self._queue.put(None)
+        end = time.monotonic() + _PATIENCE
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+
+
+_askers: Askers | None = None
+_making = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _askers, _making
+    _askers, _making = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def askers() -> Askers:
+    """Those of this process."""
+    global _askers
+    if _askers is None:
+        with _making:
+            if _askers is None:
+                _askers = Askers()
+    return _askers
