@@ -1,9 +1,11 @@
 // Archives: files in and out by path.
 #include "bind.h"
 
-#include <chrono>
+#include <deque>
 
+#include "asking.h"
 #include "files.h"
+#include "guard.h"
 #include "lookup.h"
 
 namespace bind {
@@ -38,8 +40,55 @@ private:
     std::optional<Buffer> buffer_;
 };
 
+// What is in memory is read with the GIL held up to here: to get it back from others takes longer.
+constexpr std::uint64_t kHeld = 64 << 10;
+constexpr std::uint64_t kHeldTogether = 1 << 20;
+// Of many files, the bytes that are asked for before their turn.
+constexpr std::uint64_t kAhead = 32 << 20;
+
 struct BoundLookup {
     fl::ArchiveLookup lookup;
+
+    void find(std::span<fl::Sought> sought) const {
+        try {
+            const fl::KnownAlone nothing_else;
+            return lookup.find(sought);
+        } catch (const fl::Unread&) {
+        }
+        nb::gil_scoped_release release;  // it may be on disk still
+        lookup.find(sought);
+    }
+};
+
+// Many paths as they are looked up; what is none has no bytes. Their objects must stay.
+class SoughtPaths {
+public:
+    explicit SoughtPaths(const nb::list& objects) {
+        for (nb::handle one : objects) __builtin_prefetch(one.ptr());
+        sought.reserve(objects.size());
+        numbers.reserve(objects.size());
+        for (std::size_t number = 0; number < objects.size(); ++number) {
+            nb::handle one = objects[number];
+            fl::Sought path;
+            Py_ssize_t size = 0;
+            const char* text = PyUnicode_Check(one.ptr()) && PyUnicode_IS_COMPACT_ASCII(one.ptr())
+                                   ? PyUnicode_AsUTF8AndSize(one.ptr(), &size)
+                                   : nullptr;
+            if (text)
+                path.key = fl::Bytes(reinterpret_cast<const std::uint8_t*>(text), static_cast<std::size_t>(size));
+            else if (const auto bytes = owned_.emplace_back(one).bytes)
+                path.key = *bytes;
+            else
+                continue;
+            sought.push_back(path);
+            numbers.push_back(number);
+        }
+    }
+    std::vector<fl::Sought> sought;
+    std::vector<std::size_t> numbers;  // of their objects
+
+private:
+    std::deque<Path> owned_;
 };
 
 fl::ContentField field_of(nb::handle payloads, nb::handle valid) {
@@ -63,6 +112,68 @@ nb::object shortened(nb::object made, std::size_t size) {
     return nb::steal(raw);
 }
 
+struct Reading {
+    std::size_t number;
+    fl::FoundFile file;
+    std::uint8_t* place = nullptr;
+    std::size_t size = 0;  // what is the file's own of it
+};
+
+void read_all(const fl::ArchiveLookup& lookup, std::span<Reading> files) {
+    std::size_t asked = 0;
+    std::uint64_t ahead = 0;
+    for (std::size_t i = 0; i < files.size(); ++i) {
+        for (; asked < files.size() && (asked <= i || ahead < kAhead); ++asked) {
+            ahead += files[asked].file.extent.size;
+            if (!files[asked].file.known) lookup.expect(files[asked].file);
+        }
+        auto& [number, file, place, size] = files[i];
+        ahead -= file.extent.size;
+        size = lookup.read(file, {place, file.extent.raw_size}, i + 1 < files.size() ? &files[i + 1].file : nullptr);
+    }
+}
+
+// Their bytes, and the numbers of those that were not found.
+std::pair<nb::list, nb::list> get_many(const BoundLookup& bound, const nb::list& keys) {
+    SoughtPaths paths(keys);
+    bound.find(paths.sought);
+    auto made = nb::steal<nb::list>(PyList_New(static_cast<Py_ssize_t>(keys.size())));
+    if (!made.is_valid()) throw nb::python_error();
+    for (std::size_t i = 0; i < keys.size(); ++i)
+        PyList_SET_ITEM(made.ptr(), static_cast<Py_ssize_t>(i), nb::none().release().ptr());
+    std::vector<Reading> files;
+    files.reserve(paths.sought.size());
+    std::uint64_t total = 0;
+    bool known = true;
+    for (std::size_t i = 0; i < paths.sought.size(); ++i) {
+        const auto& one = paths.sought[i];
+        if (!one.found) continue;
+        Reading reading{paths.numbers[i], one.file};
+        made[reading.number] = empty_bytes(one.file.extent.raw_size, reading.place);
+        files.push_back(reading);
+        total += one.file.extent.raw_size;
+        known = known && one.file.known;
+    }
+    if (known && total <= kHeldTogether) {
+        read_all(bound.lookup, files);
+    } else {
+        nb::gil_scoped_release release;
+        fl::keep_guard();
+        read_all(bound.lookup, files);
+    }
+    for (const auto& done : files) {
+        if (done.size == done.file.extent.raw_size) continue;
+        nb::object whole = made[done.number];
+        made[done.number] = nb::none();
+        made[done.number] = shortened(std::move(whole), done.size);
+    }
+    nb::list missing;
+    if (files.size() < keys.size())
+        for (std::size_t i = 0; i < keys.size(); ++i)
+            if (made[i].is_none()) missing.append(i);
+    return {made, missing};
+}
+
 }  // namespace
 
 void bind_archives(nb::module_& m) {
@@ -72,64 +183,41 @@ void bind_archives(nb::module_& m) {
             std::vector<fl::ArchiveShard> made;
             for (nb::handle one : shards) {
                 const auto parts = nb::cast<nb::tuple>(one);
-                if (parts.size() != 6) throw nb::value_error("six parts a shard");
+                if (parts.size() != 7) throw nb::value_error("seven parts a shard");
+                const auto* order = parts[6].is_none() ? nullptr : &nb::cast<const BoundTable&>(parts[6]).table;
+                if (order && order->row_size() != sizeof(std::uint64_t)) throw nb::value_error("the order has rows of 8 bytes");
                 made.push_back({&nb::cast<const BoundKeys&>(parts[0]).keys, field_of(parts[1], parts[2]),
                                 field_of(parts[3], parts[4]),
-                                nb::cast<std::vector<std::pair<std::uint64_t, std::uint64_t>>>(parts[5])});
+                                nb::cast<std::vector<std::pair<std::uint64_t, std::uint64_t>>>(parts[5]), order});
             }
             new (self) BoundLookup{fl::ArchiveLookup(std::move(made))};
         }, "shards"_a, nb::keep_alive<1, 2>(),
              nb::sig("def __init__(self, shards: list[tuple[Keys, Payloads | None, Table | None, Payloads | None, "
-                     "Table | None, list[tuple[int, int]]]]) -> None"))
-        .def("find", [](const BoundLookup& b, nb::object key) -> std::optional<std::pair<std::uint32_t, std::uint64_t>> {
-            const Path path(key);
-            return path.bytes ? b.lookup.find(*path.bytes) : std::nullopt;
-        }, "key"_a, nb::sig("def find(self, key: str | Buffer) -> tuple[int, int] | None"))
+                     "Table | None, list[tuple[int, int]], Table | None]]) -> None"))
+        .def("prepare", [](BoundLookup& b) { b.lookup.prepare(); }, nb::call_guard<nb::gil_scoped_release>(),
+             nb::sig("def prepare(self) -> None"))
         .def("get", [](const BoundLookup& b, nb::object key) -> nb::object {
             const Path path(key);
-            const auto found = path.bytes ? b.lookup.find(*path.bytes) : std::nullopt;
-            if (!found) return nb::none();
-            const auto file = b.lookup.locate(found->first, found->second);
+            if (!path.bytes) return nb::none();
+            fl::Sought one;
+            one.key = *path.bytes;
+            b.find({&one, 1});
+            if (!one.found) return nb::none();
             std::uint8_t* place = nullptr;
-            auto made = empty_bytes(file.extent.raw_size, place);
+            auto made = empty_bytes(one.file.extent.raw_size, place);
+            const fl::MutableBytes out(place, one.file.extent.raw_size);
+            if (one.file.known && out.size() <= kHeld) return shortened(std::move(made), b.lookup.read(one.file, out));
             std::size_t size = 0;
             {
-                nb::gil_scoped_release release;  // the bytes may be on disk still
-                size = b.lookup.read(file, {place, file.extent.raw_size});
+                nb::gil_scoped_release release;
+                fl::keep_guard();
+                b.lookup.expect(one.file);
+                size = b.lookup.read(one.file, out);
             }
             return shortened(std::move(made), size);
         }, "key"_a, nb::sig("def get(self, key: str | Buffer) -> bytes | None"))
-        .def("get_many", [](const BoundLookup& b, nb::list keys) {
-            std::vector<std::optional<fl::FoundFile>> files;
-            std::vector<std::uint8_t*> places(keys.size(), nullptr);
-            std::vector<nb::object> made(keys.size());
-            for (nb::handle key : keys) {
-                const Path path(key);
-                const auto found = path.bytes ? b.lookup.find(*path.bytes) : std::nullopt;
-                files.push_back(found ? std::optional(b.lookup.locate(found->first, found->second)) : std::nullopt);
-                if (files.back()) made[files.size() - 1] = empty_bytes(files.back()->extent.raw_size, places[files.size() - 1]);
-            }
-            std::vector<std::size_t> sizes(files.size(), 0);
-            {
-                nb::gil_scoped_release release;
-                bool asked = false;
-                for (std::size_t i = 0; i < files.size(); ++i) {
-                    if (i + 2 < files.size() && files[i + 2]) b.lookup.prefetch(*files[i + 2]);
-                    if (!files[i]) continue;
-                    const auto began = std::chrono::steady_clock::now();
-                    sizes[i] = b.lookup.read(*files[i], {places[i], files[i]->extent.raw_size});
-                    // Asking costs as much as reading what is in memory: so only where one was seen to be on disk.
-                    if (asked || std::chrono::steady_clock::now() - began < fl::from_disk(files[i]->extent.size)) continue;
-                    asked = true;
-                    for (std::size_t j = i + 1; j < files.size(); ++j)
-                        if (files[j]) b.lookup.will_need(*files[j]);
-                }
-            }
-            nb::list list;
-            for (std::size_t i = 0; i < files.size(); ++i)
-                list.append(files[i] ? shortened(std::move(made[i]), sizes[i]) : nb::none());
-            return list;
-        }, "keys"_a, nb::sig("def get_many(self, keys: list[str | bytes]) -> list[bytes | None]"));
+        .def("get_many", &get_many, "keys"_a, nb::sig("def get_many(self, keys: list[str | bytes]) -> "
+                                                  "tuple[list[bytes | None], list[int]]"));
 
     m.def("sort_keys", [](nb::object offsets, nb::object bytes, nb::object out) {
         Buffer o(offsets), b(bytes);

@@ -42,7 +42,8 @@ void bind_checksums(nb::module_& m) {
         MutableBuffer to(out);
         if (from.bytes().size() != to.bytes().size()) throw nb::value_error("data and out differ in size");
         for (const auto& one : fl::crc32c_variants())
-            if (variant == one.name) return one.run(to.bytes().data(), from.bytes().data(), from.bytes().size(), 0);
+            if (variant == one.name)
+                return one.run(to.bytes().data(), from.bytes().data(), from.bytes().size(), 0, from.bytes());
         throw nb::value_error("no such variant on this CPU");
     }, "data"_a, "out"_a, "variant"_a, nb::sig("def copy_crc32c(data: Buffer, out: Buffer, variant: str) -> int"));
 

@@ -1,13 +1,21 @@
 // From a key to its sample: a hash table that is mapped, never loaded (docs/reference/format.md, "Keys").
 #pragma once
 
-#include <algorithm>
+#include <atomic>
 #include <optional>
+#include <string>
 
 #include "hash.h"
 #include "table.h"
 
 namespace fl {
+
+constexpr std::uint64_t kIndexMask = (std::uint64_t{1} << 48) - 1;
+
+// The slot where the search for a hash begins.
+inline std::uint64_t home_slot(std::uint64_t hash, std::uint64_t homes) {
+    return static_cast<std::uint64_t>((static_cast<unsigned __int128>(hash) * homes) >> 64);
+}
 
 class Keys {
 public:
@@ -17,44 +25,40 @@ public:
 
     std::uint64_t size() const { return offsets_.rows() - 1; }
     Bytes key(std::uint64_t sample) const;
-    std::optional<std::uint64_t> find(Bytes key) const {
-        return find(key, [](std::uint64_t) {});
-    }
-    // The same. `likely(sample)` is called before the sample's key is compared: it nearly always is the one.
-    template <class Likely>
-    std::optional<std::uint64_t> find(Bytes key, Likely likely) const;
+    std::optional<std::uint64_t> find(Bytes key) const;
+
+    // What `find` does, in steps: many keys are taken through each of them together, and what the next step looks at is
+    // asked for before.
+    struct Candidate {
+        std::uint64_t slot;
+        std::uint64_t sample;
+    };
+    struct Place {  // of a key, in the bytes of all
+        std::uint64_t begin;
+        std::uint64_t size;
+    };
+    std::uint64_t home(std::uint64_t hash) const { return home_slot(hash, homes()); }
+    // From a slot on, the first that may be the key's: it nearly always is.
+    std::optional<Candidate> candidate(std::uint64_t hash, std::uint64_t slot) const;
+    Place place(std::uint64_t sample) const;
+    bool equals(const Place& place, Bytes key) const;
+    std::string text(const Place& place) const;
+
+    void expect_slot(std::uint64_t slot) const { slots_.expect(slot + 1); }
+    void expect_place(std::uint64_t sample) const { offsets_.expect(sample, 2); }
+    void expect_key(const Place& place) const { bytes_.expect(place.begin, place.size); }
+
+    std::size_t table_bytes() const { return offsets_.size() + bytes_.size() + slots_.size(); }
+    void expect_all() const;
 
 private:
+    std::uint64_t homes() const;
+
     const Table& offsets_;
     const Table& bytes_;
     const Table& slots_;
+    mutable std::atomic<std::uint64_t> homes_{0};  // once it is known
 };
-
-constexpr std::uint64_t kIndexMask = (std::uint64_t{1} << 48) - 1;
-
-// The slot where the search for a hash begins.
-inline std::uint64_t home_slot(std::uint64_t hash, std::uint64_t homes) {
-    return static_cast<std::uint64_t>((static_cast<unsigned __int128>(hash) * homes) >> 64);
-}
-
-template <class Likely>
-std::optional<std::uint64_t> Keys::find(Bytes key, Likely likely) const {
-    const auto homes = load<std::uint64_t>(slots_.at(0).data());
-    const auto slots = slots_.rows() - 1;
-    if (homes > slots) throw Failure("format", "the key index claims more slots than it has");
-    const auto hash = xxh64(key);
-    for (auto slot = home_slot(hash, homes); slot < slots; ++slot) {
-        const auto content = load<std::uint64_t>(slots_.at(slot + 1).data());
-        if (content == 0) return std::nullopt;
-        if ((content >> 48) != (hash & 0xffff)) continue;
-        const auto sample = (content & kIndexMask) - 1;
-        if (sample >= size()) throw Failure("format", "the key index points past the last sample");
-        likely(sample);
-        const Bytes found = this->key(sample);
-        if (std::equal(found.begin(), found.end(), key.begin(), key.end())) return sample;
-    }
-    return std::nullopt;
-}
 
 // A slot's content: the sample's number plus one (zero is an empty slot) and 16 bits of its hash.
 inline std::uint64_t make_slot(std::uint64_t hash, std::uint64_t sample) {

@@ -1,14 +1,39 @@
 #include "lookup.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
+#include <utility>
 
+#include "asking.h"
 #include "jpeg_index.h"
 
 namespace fl {
+namespace {
+
+// Tables up to this size are asked for whole: a quarter of a million files.
+constexpr std::size_t kSmallTables = 16 << 20;
+// A bit a file: asked for whole much longer.
+constexpr std::size_t kSmallBits = 4 << 20;
+// Of what is larger, the beginning is asked for; it is read in large pieces anyway.
+constexpr std::uint64_t kMostAsked = 4 << 20;
+// Content that is asked for before its key is known to be the right one.
+constexpr std::uint64_t kMostGuessed = 256 << 10;
+
+// What takes longer than this may not have been in memory: 30 us, and time to copy it at 500 MB/s.
+std::chrono::nanoseconds from_disk(std::uint64_t size) { return std::chrono::nanoseconds(30'000 + size * 2); }
+
+// Whether this thread had to wait for pages from disk since it asked last; else others had the CPU.
+bool waited_for_pages() {
+    thread_local long before = 0;
+    rusage used{};
+    getrusage(RUSAGE_THREAD, &used);
+    return std::exchange(before, used.ru_majflt) < used.ru_majflt;
+}
+
+}  // namespace
 
 bool ContentField::has(std::uint64_t row) const {
     return payloads && (!valid || (valid->at(row / 8)[0] >> (row % 8) & 1));
@@ -20,51 +45,215 @@ bool ArchiveShard::is_removed(std::uint64_t row) const {
     return after != removed.begin() && row < std::prev(after)->second;
 }
 
-std::optional<std::pair<std::uint32_t, std::uint64_t>> ArchiveLookup::find(Bytes key) const {
-    for (std::uint32_t number = 0; number < shards_.size(); ++number) {
-        try {
-            const auto& shard = shards_[number];
-            const auto row = shard.keys->find(key, [&](std::uint64_t likely) {
-                for (const auto* field : {&shard.images, &shard.data})
-                    if (field->payloads) field->payloads->place(likely).prefetch();
-            });
-            if (row && !shard.is_removed(*row)) return std::pair(number, *row);
-        } catch (Failure& failure) {
-            failure.position = number;
-            throw;
+ArchiveLookup::ArchiveLookup(std::vector<ArchiveShard> shards) : shards_(std::move(shards)), bounds_(shards_.size()) {
+    for (const auto& shard : shards_) known_.emplace_back(shard.keys->size());
+}
+
+void ArchiveLookup::prepare() {
+    std::size_t total = 0;
+    for (const auto& shard : shards_) {
+        total += shard.keys->table_bytes();
+        for (const auto* field : {&shard.images, &shard.data})
+            if (field->payloads) total += field->payloads->extents().size();
+    }
+    for (const auto& shard : shards_) {
+        if (total <= kSmallTables) shard.keys->expect_all();
+        for (const auto* field : {&shard.images, &shard.data}) {
+            if (field->valid && field->valid->size() <= kSmallBits) field->valid->expect_all();
+            if (field->payloads && total <= kSmallTables) field->payloads->extents().expect_all();
         }
     }
-    return std::nullopt;
+    if (shards_.size() > 1) learn_bounds();
 }
 
-FoundFile ArchiveLookup::locate(std::uint32_t number, std::uint64_t row) const {
-    try {
-        const auto& shard = shards_[number];
-        const bool is_image = shard.images.has(row);
-        if (!is_image && !shard.data.has(row)) throw Failure("format", "a file of the archive has no content");
-        return {number, row, is_image, (is_image ? shard.images : shard.data).payloads->extent(row)};
-    } catch (Failure& failure) {
-        failure.position = number;
-        throw;
+void ArchiveLookup::learn_bounds() {
+    struct End {
+        const ArchiveShard* shard;
+        std::uint64_t row;
+        std::string* key;
+        Keys::Place place{};
+    };
+    std::vector<End> ends;
+    for (std::size_t i = 0; i < shards_.size(); ++i) {
+        bounds_[i].known = true;
+        if (const auto files = shards_[i].keys->size()) {
+            ends.push_back({&shards_[i], 0, &bounds_[i].first});
+            ends.push_back({&shards_[i], files - 1, &bounds_[i].last});
+        }
+    }
+    // Of all shards together, as everything that may be on disk. A shard that does not tell may hold any path.
+    const auto step = [&](auto take) {
+        for (auto& end : ends) try {
+                take(end);
+            } catch (const Failure&) {
+                bounds_[static_cast<std::size_t>(end.shard - shards_.data())].known = false;
+            }
+        std::erase_if(ends, [&](const End& end) {
+            return !bounds_[static_cast<std::size_t>(end.shard - shards_.data())].known;
+        });
+    };
+    step([](End& end) {
+        if (end.shard->order) end.shard->order->expect(end.row);
+    });
+    step([](End& end) {
+        if (end.shard->order) end.shard->order->copy(end.row, 1, reinterpret_cast<std::uint8_t*>(&end.row));
+        end.shard->keys->expect_place(end.row);
+    });
+    step([](End& end) {
+        end.place = end.shard->keys->place(end.row);
+        end.shard->keys->expect_key(end.place);
+    });
+    step([](End& end) { *end.key = end.shard->keys->text(end.place); });
+    in_order_ = true;
+    for (std::size_t i = 0; i < shards_.size(); ++i)
+        in_order_ = in_order_ && bounds_[i].known && shards_[i].keys->size() && (!i || bounds_[i - 1].last < bounds_[i].first);
+}
+
+bool ArchiveLookup::may_hold(std::uint32_t number, std::string_view key) const {
+    const auto& bounds = bounds_[number];
+    return !bounds.known || (shards_[number].keys->size() && bounds.first <= key && key <= bounds.last);
+}
+
+void ArchiveLookup::choose(Sought& one, std::uint32_t from) const {
+    const std::string_view key(reinterpret_cast<const char*>(one.key.data()), one.key.size());
+    one.open = false;
+    if (in_order_) {
+        if (from) return;
+        const auto after = std::upper_bound(bounds_.begin(), bounds_.end(), key,
+                                            [](std::string_view text, const Bounds& bounds) { return text < bounds.first; });
+        if (after == bounds_.begin()) return;
+        from = static_cast<std::uint32_t>(after - bounds_.begin() - 1);
+    }
+    for (; from < shards_.size() && !one.open; ++from) {
+        if (!may_hold(from, key)) {
+            if (in_order_) return;
+            continue;
+        }
+        one.open = true;
+        one.file.shard = from;
     }
 }
 
-std::size_t ArchiveLookup::read(const FoundFile& file, MutableBytes out) const {
+void ArchiveLookup::find(std::span<Sought> sought) const {
+    bool left = false;
+    for (auto& one : sought) {
+        one.found = false;
+        one.hash = xxh64(one.key);
+        choose(one, 0);
+        left = left || one.open;
+    }
+    while (left) {
+        find_once(sought);
+        left = false;
+        for (auto& one : sought) {
+            if (!one.open) continue;
+            if (one.found)
+                one.open = false;
+            else
+                choose(one, one.file.shard + 1);
+            left = left || one.open;
+        }
+    }
+}
+
+void ArchiveLookup::find_once(std::span<Sought> sought) const {
+    const bool alone = sought.size() == 1;
+    const auto step = [&](auto take) {
+        for (auto& one : sought) {
+            if (!one.open || one.passed) continue;
+            try {
+                take(shards_[one.file.shard], one);
+            } catch (Failure& failure) {
+                failure.position = one.file.shard;
+                throw;
+            }
+        }
+    };
+    for (auto& one : sought) one.passed = false;
+    step([](const ArchiveShard& shard, Sought& one) {
+        one.candidate.slot = shard.keys->home(one.hash);
+        shard.keys->expect_slot(one.candidate.slot);
+    });
+    step([](const ArchiveShard& shard, Sought& one) {
+        const auto candidate = shard.keys->candidate(one.hash, one.candidate.slot);
+        one.passed = !candidate;
+        if (one.passed) return;
+        one.candidate = *candidate;
+        shard.keys->expect_place(one.candidate.sample);
+        one.file.is_image = shard.images.has(one.candidate.sample);
+        const auto& field = one.file.is_image ? shard.images : shard.data;
+        if (field.payloads) field.payloads->extents().expect(one.candidate.sample);
+    });
+    step([&](const ArchiveShard& shard, Sought& one) {
+        one.place = shard.keys->place(one.candidate.sample);
+        shard.keys->expect_key(one.place);
+        guess(shard, one, alone);
+    });
+    step([&](const ArchiveShard& shard, Sought& one) { settle(shard, one, alone); });
+}
+
+// Asks for the content of a file that is most likely the right one. What is wrong with it will be found if it is.
+void ArchiveLookup::guess(const ArchiveShard& shard, Sought& one, bool alone) const {
+    auto& file = one.file;
+    file.row = one.candidate.sample;
+    file.known = known_[file.shard].test(file.row);
+    const auto* payloads = (file.is_image ? shard.images : shard.data).payloads;
+    one.guessed = false;
+    if (!payloads) return;
     try {
-        source(file).read(file.extent, out);
+        file.extent = payloads->unchecked_extent(file.row);
+    } catch (const Failure&) {
+        return;
+    }
+    one.guessed = true;
+    // Of many that are in memory, the caches would not hold what is read last.
+    if (payloads->inside(file.extent) && file.extent.size <= kMostGuessed && (alone || !file.known)) expect(file);
+}
+
+void ArchiveLookup::settle(const ArchiveShard& shard, Sought& one, bool alone) const {
+    const auto& keys = *shard.keys;
+    while (!keys.equals(one.place, one.key)) {
+        const auto next = keys.candidate(one.hash, one.candidate.slot + 1);
+        if (!next) return;
+        one.candidate = *next;
+        one.place = keys.place(next->sample);
+        one.file.is_image = shard.images.has(next->sample);
+        guess(shard, one, alone);
+    }
+    if (shard.is_removed(one.candidate.sample)) return;
+    auto& file = one.file;
+    if (!file.is_image && !shard.data.has(file.row)) throw Failure("format", "a file of the archive has no content");
+    if (!one.guessed) file.extent = source(file).unchecked_extent(file.row);
+    // The sizes of what is compressed are checked against how it begins.
+    if (file.extent.codec != Codec::none && !file.known) KnownAlone::check();
+    source(file).check(file.extent);
+    one.found = true;
+}
+
+std::size_t ArchiveLookup::read(const FoundFile& file, MutableBytes out, const FoundFile* next) const {
+    const auto began = std::chrono::steady_clock::now();
+    const bool follows = next && next->known;
+    try {
+        const auto soon = follows ? stored(*next) : stored(file).subspan(std::min(file.extent.size, Payloads::kPrefetched));
+        source(file).read(file.extent, out, nullptr, soon);
     } catch (Failure& failure) {
         failure.position = file.shard;
         throw;
     }
+    auto& known = known_[file.shard];
+    const auto took = std::chrono::steady_clock::now() - began;
+    if (!file.known)
+        known.set(file.row);
+    else if (took > from_disk(std::max(file.extent.size, file.extent.raw_size)) && waited_for_pages())
+        known.clear_all();  // what the system took back of this shard is not known
     return file.is_image ? jpeg_split(out).jpeg.size() : out.size();
 }
 
-void ArchiveLookup::will_need(const FoundFile& file) const {
-    static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-    const auto* data = source(file).file().data() + file.extent.pointer;
-    const auto begin = reinterpret_cast<std::uintptr_t>(data) / page * page;
-    const auto end = reinterpret_cast<std::uintptr_t>(data) + file.extent.size;
-    ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_WILLNEED);  // a hint: that it fails does not matter
+void ArchiveLookup::expect(const FoundFile& file) const {
+    if (file.known)
+        source(file).prefetch(file.extent);
+    else if (!KnownAlone::holds())
+        will_need(stored(file).first(std::min(file.extent.size, kMostAsked)));
 }
 
 void sort_keys(std::span<const std::uint64_t> offsets, Bytes bytes, std::span<std::uint64_t> out) {

@@ -1,10 +1,16 @@
-// From the path of a file in an archive to its content, in all shards at once (docs/reference/format.md, "Archives").
+// From the paths of files in an archive to their content, in all shards at once (docs/reference/format.md, "Archives").
+//
+// A lookup goes from table to table: slots, the places of keys, keys, extents, payloads. Keys that are looked up together
+// take each step together, and whatever the next step needs is asked for before: of the CPU's caches where it is in memory,
+// else of the disk, which gives many times as much when it is asked for many things at once. Only what is needed is asked
+// for; a page that was merely touched would come with some megabytes around it.
 #pragma once
 
-#include <chrono>
-#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "atomic_bits.h"
 #include "keys.h"
 #include "payloads.h"
 
@@ -23,43 +29,83 @@ struct ArchiveShard {
     ContentField images;  // JPEG files, with an index behind each that is no part of the file
     ContentField data;
     std::vector<std::pair<std::uint64_t, std::uint64_t>> removed;  // rows [first, end), ascending
+    const Table* order = nullptr;  // the rows in the order of their keys; none where that is how they lie
 
     bool is_removed(std::uint64_t row) const;
 };
 
 // Where a file's content lies.
 struct FoundFile {
-    std::uint32_t shard;
-    std::uint64_t row;
-    bool is_image;
-    Extent extent;
+    std::uint32_t shard = 0;
+    bool is_image = false;
+    bool known = false;  // it was read before, so it is in memory, unless the system took it back
+    std::uint64_t row = 0;
+    Extent extent{};
+};
+
+// A path that is looked up, and what became of it.
+struct Sought {
+    Bytes key;
+    bool found = false;
+    FoundFile file;
+
+    // On the way.
+    bool open = false;    // it may be in the file's shard,
+    bool passed = false;  // where it was looked for in vain
+    std::uint64_t hash = 0;
+    Keys::Candidate candidate{};
+    Keys::Place place{};
+    bool guessed = false;  // the extent is the candidate's
 };
 
 class ArchiveLookup {
 public:
-    explicit ArchiveLookup(std::vector<ArchiveShard> shards) : shards_(std::move(shards)) {}
+    explicit ArchiveLookup(std::vector<ArchiveShard> shards);
+    ArchiveLookup(ArchiveLookup&&) = default;
+    ArchiveLookup(const ArchiveLookup&) = delete;
 
-    // Throws Failure where tables are damaged, with the shard as its position.
-    std::optional<std::pair<std::uint32_t, std::uint64_t>> find(Bytes key) const;
-    FoundFile locate(std::uint32_t shard, std::uint64_t row) const;
+    // To be called once, before all else. Asks for the tables, where they are small: who reads a few files then waits for
+    // those alone. Of several shards, it finds out which paths each may hold.
+    void prepare();
 
-    // The content into `out`, of extent.raw_size bytes; returns how many of them are the file's own.
-    std::size_t read(const FoundFile& file, MutableBytes out) const;
-    void prefetch(const FoundFile& file) const { source(file).prefetch(file.extent); }
-    // Asks the system to bring content that may be on disk.
-    void will_need(const FoundFile& file) const;
+    // Looks all of them up. Throws Failure where tables are damaged, with the shard as its position. Where KnownAlone holds,
+    // throws Unread rather than to touch what may be on disk.
+    void find(std::span<Sought> sought) const;
+
+    // The content into `out`, of extent.raw_size bytes; returns how many of them are the file's own. `next` is what will be
+    // read after it, if anything.
+    std::size_t read(const FoundFile& file, MutableBytes out, const FoundFile* next = nullptr) const;
+
+    // It will be read soon.
+    void expect(const FoundFile& file) const;
 
 private:
     const Payloads& source(const FoundFile& file) const {
         const auto& shard = shards_[file.shard];
         return *(file.is_image ? shard.images : shard.data).payloads;
     }
+    Bytes stored(const FoundFile& file) const {
+        return source(file).file().subspan(file.extent.pointer, file.extent.size);
+    }
+    void learn_bounds();
+    bool may_hold(std::uint32_t shard, std::string_view key) const;
+    void choose(Sought& one, std::uint32_t from) const;
+    void find_once(std::span<Sought> sought) const;
+    void guess(const ArchiveShard& shard, Sought& one, bool alone) const;
+    void settle(const ArchiveShard& shard, Sought& one, bool alone) const;
+
+    // The first and the last path of a shard, where they are known.
+    struct Bounds {
+        bool known = false;
+        std::string first;
+        std::string last;
+    };
 
     std::vector<ArchiveShard> shards_;
+    std::vector<Bounds> bounds_;
+    bool in_order_ = false;  // each shard ends before the next begins
+    mutable std::vector<AtomicBits> known_;  // of each shard, the rows that were read
 };
-
-// What takes longer than this was not in memory: 30 us, and time to copy it at 500 MB/s.
-inline std::chrono::nanoseconds from_disk(std::uint64_t size) { return std::chrono::nanoseconds(30'000 + size * 2); }
 
 // The numbers of keys in ascending order of their bytes: key i is bytes offsets[i] to offsets[i + 1].
 void sort_keys(std::span<const std::uint64_t> offsets, Bytes bytes, std::span<std::uint64_t> out);

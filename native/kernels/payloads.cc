@@ -107,14 +107,14 @@ Bytes Payloads::stored(const Extent& extent, const std::uint8_t* there) const {
     return bytes;
 }
 
-void Payloads::copy(const Extent& extent, std::uint8_t* out, const std::uint8_t* there) const {
+void Payloads::copy(const Extent& extent, std::uint8_t* out, const std::uint8_t* there, Bytes next) const {
     if (has_windows() || foreign_.unchecked) {
         if (!there) check_items(extent);
         guarded([&] { std::memcpy(out, unchecked(extent, there).data(), extent.size); });
         return;
     }
     std::uint32_t computed = 0;
-    guarded([&] { computed = copy_crc32c(out, unchecked(extent, there)); });
+    guarded([&] { computed = copy_crc32c(out, unchecked(extent, there), 0, next); });
     check_sum(extent, computed);
 }
 
@@ -130,12 +130,12 @@ void Payloads::read_zipped(const Extent& extent, MutableBytes out, const std::ui
     check_sum(extent, crc32(out));
 }
 
-void Payloads::read(const Extent& extent, MutableBytes out, const std::uint8_t* there) const {
+void Payloads::read(const Extent& extent, MutableBytes out, const std::uint8_t* there, Bytes next) const {
     if (foreign_.zipped) return read_zipped(extent, out, there);
-    if (extent.codec == Codec::none) return copy(extent, out.data(), there);
+    if (extent.codec == Codec::none) return copy(extent, out.data(), there, next);
     thread_local std::vector<std::uint8_t> packed;
     packed.resize(extent.size);
-    copy(extent, packed.data(), there);
+    copy(extent, packed.data(), there, next);
     decompress(packed, extent.codec, out, dictionary_);
 }
 

@@ -58,6 +58,7 @@ public:
     bool inside(const Extent& extent) const;
     // The row of the table that holds an extent; none where extents are arithmetic, and `window` gives them.
     TableRow place(std::uint64_t row) const { return extents_ ? TableRow{extents_, row} : TableRow{}; }
+    const Table& extents() const { return *extents_; }  // where there are some
     bool has_windows() const { return !extents_; }
     bool in_memory() const { return foreign_.in_memory; }
     Extent window(std::uint64_t row) const;
@@ -68,20 +69,22 @@ public:
     Bytes stored(const Extent& extent, const std::uint8_t* there = nullptr) const;
 
     // The payload as it was given to the writer, into `out`, which must have raw_size bytes. May also throw "codec".
-    void read(const Extent& extent, MutableBytes out, const std::uint8_t* there = nullptr) const;
+    // `next` is what will be read soon (crc32c.h).
+    void read(const Extent& extent, MutableBytes out, const std::uint8_t* there = nullptr, Bytes next = {}) const;
 
     // The same into `scratch`. A decoder works on that copy: it can't be left by a jump if the file becomes shorter.
     Bytes load(const Extent& extent, std::vector<std::uint8_t>& scratch, const std::uint8_t* there = nullptr) const;
 
     // Starts loading the payload's beginning; beyond that the CPU's own prefetching has long caught on.
+    static constexpr std::uint64_t kPrefetched = 4096;
     void prefetch(const Extent& extent, const std::uint8_t* there = nullptr) const {
-        const auto size = std::min<std::uint64_t>(extent.size, 4096);
+        const auto size = std::min(extent.size, kPrefetched);
         const auto* from = there ? there : file_.data() + extent.pointer;
         for (std::size_t i = 0; i < size; i += 64) __builtin_prefetch(from + i, 0, 1);
     }
 
 private:
-    void copy(const Extent& extent, std::uint8_t* out, const std::uint8_t* there) const;
+    void copy(const Extent& extent, std::uint8_t* out, const std::uint8_t* there, Bytes next) const;
     Bytes unchecked(const Extent& extent, const std::uint8_t* there) const {
         return there ? Bytes(there, extent.size) : file_.subspan(extent.pointer, extent.size);
     }

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "asking.h"
 #include "crc32c.h"
 #include "guard.h"
 
@@ -16,6 +17,8 @@ namespace fl {
 namespace {
 
 constexpr std::uint32_t kLargestRead = 16 << 10;  // a block that is read lies on the stack
+// Blocks are asked for with others of so many bytes: that takes a disk hardly longer, and many rows find theirs there already.
+constexpr std::size_t kAskedTogether = 16 << 10;
 
 }  // namespace
 
@@ -27,7 +30,8 @@ Table::Table(Bytes rows, std::uint32_t row_size, std::uint32_t block_size, Bytes
     block_shift_ = std::has_single_bit(block_size) ? std::countr_zero(block_size) : -1;
     blocks_ = rows.size() / block_size + (rows.size() % block_size != 0);
     if (crcs.size() != blocks_ * 4) throw Failure("format", "a table's checksums do not match its size");
-    seen_ = std::make_unique<std::atomic<std::uint64_t>[]>(blocks_ / 64 + 1);
+    seen_ = AtomicBits(blocks_);
+    asked_ = AtomicBits(blocks_);
 }
 
 void Table::read_from(int descriptor, std::uint64_t offset) {
@@ -48,14 +52,29 @@ std::uint32_t Table::stored_crc(std::size_t block) const {
 }
 
 bool Table::check_block(std::size_t block, std::uint32_t& stored, std::uint32_t& computed) const {
-    const auto begin = block * block_size_;
-    const auto length = std::min<std::size_t>(block_size_, data_.size() - begin);
     stored = stored_crc(block);
-    guarded([&] { computed = crc32c(data_.subspan(begin, length)); });
+    guarded([&] { computed = crc32c(this->block(block)); });
     return stored == computed;
 }
 
+void Table::ask(std::size_t begin, std::size_t last) const {
+    if (KnownAlone::holds()) return;
+    const std::size_t together = std::max<std::size_t>(kAskedTogether / block_size_, 1);
+    for (std::size_t one = begin; one <= last; ++one) {
+        if (seen(one) || asked_.test(one)) continue;
+        const auto first = one / together * together, end = std::min(first + together, blocks_);
+        for (auto i = first; i < end; ++i) asked_.set(i);
+        will_need(data_.subspan(first * block_size_, std::min(end * block_size_, data_.size()) - first * block_size_));
+    }
+}
+
+void Table::expect_all() const {
+    asked_.set_all();
+    will_need(data_);
+}
+
 void Table::check_now(std::size_t block) const {
+    KnownAlone::check();
     std::uint32_t stored = 0, computed = 0;
     check_block(block, stored, computed);
     see(block, stored, computed);
@@ -64,7 +83,7 @@ void Table::check_now(std::size_t block) const {
 void Table::see(std::size_t block, std::uint32_t stored, std::uint32_t computed) const {
     if (stored != computed)
         throw Failure("table", "block " + std::to_string(block) + " is damaged", stored, computed);
-    seen_[block / 64].fetch_or(std::uint64_t{1} << (block % 64), std::memory_order_relaxed);
+    seen_.set(block);
 }
 
 void Table::read(std::uint64_t row, std::size_t width, std::uint8_t* out) const {

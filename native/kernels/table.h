@@ -6,10 +6,10 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <vector>
 
+#include "atomic_bits.h"
 #include "bytes.h"
 
 namespace fl {
@@ -28,6 +28,8 @@ public:
     // left, everything comes from the mapping as before.
     void read_from(int descriptor, std::uint64_t offset);
 
+    std::size_t size() const { return data_.size(); }
+
     // The checked bytes of rows [first, first + count). Throws Failure: "index" or "table".
     Bytes at(std::uint64_t first, std::uint64_t count = 1) const;
 
@@ -38,6 +40,19 @@ public:
     void prefetch(std::uint64_t row) const {
         if (row < rows_) __builtin_prefetch(data_.data() + row * row_size_);
     }
+
+    // Rows that will be asked for soon, wherever they are: begins to load them, or asks the system for their blocks, once.
+    void expect(std::uint64_t first, std::uint64_t count = 1) const {
+        if (first >= rows_ || count > rows_ - first || !count) return;
+        const std::size_t begin = block_of(first * row_size_);
+        const std::size_t last = block_of((first + count) * row_size_ - 1);
+        if (seen(begin) && seen(last))
+            __builtin_prefetch(data_.data() + first * row_size_);
+        else
+            ask(begin, last);
+    }
+    // The same of all its rows.
+    void expect_all() const;
 
     // Whether this row is better read than looked at; it is inside the table then.
     bool far(std::uint64_t row) const { return file_ && row < rows_ && !seen(block_of(row * row_size_)); }
@@ -57,8 +72,11 @@ private:
     void check(std::size_t block) const {
         if (!seen(block)) check_now(block);
     }
-    bool seen(std::size_t block) const {
-        return seen_[block / 64].load(std::memory_order_relaxed) >> (block % 64) & 1;
+    bool seen(std::size_t block) const { return seen_.test(block); }
+    void ask(std::size_t begin, std::size_t last) const;
+    Bytes block(std::size_t number) const {
+        const auto begin = number * block_size_;
+        return data_.subspan(begin, std::min<std::size_t>(block_size_, data_.size() - begin));
     }
     void see(std::size_t block, std::uint32_t stored, std::uint32_t computed) const;
     void check_now(std::size_t block) const;
@@ -71,8 +89,9 @@ private:
     std::uint32_t block_size_;
     int block_shift_;  // where the block size is a power of two, as it is in files of ours; else -1
     std::size_t blocks_;
-    std::unique_ptr<std::atomic<std::uint64_t>[]> seen_;  // a bit a block
-    std::shared_ptr<const int> file_;                     // closed with the last table that has it
+    mutable AtomicBits seen_;          // a bit a block, as the next
+    mutable AtomicBits asked_;         // for, of the system
+    std::shared_ptr<const int> file_;  // closed with the last table that has it
     std::uint64_t file_offset_ = 0;
 };
 

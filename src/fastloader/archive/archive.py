@@ -23,12 +23,18 @@ from fastloader.dataset.sources import FromReader
 from fastloader.errors import FormatError, KeyNotFoundError
 from fastloader.formats.entries import Entry, EntryKind
 from fastloader.formats.fld import Dataset, FldFile, explain
-from fastloader.formats.fld.layout import Kind
+from fastloader.formats.fld.layout import NO_FIELD, Kind
 from fastloader.reader import dataset_at
 from fastloader.types import Key, key_bytes, key_text
 
 LINKS = 40
 """Links that are followed for one path, as many as Linux follows."""
+
+_LOOKED_UP = (
+    *((kind, NO_FIELD) for kind in (Kind.KEY_SLOTS, Kind.KEY_OFFSETS, Kind.KEY_BYTES)),
+    *((kind, field) for field in (IMAGE, DATA) for kind in (Kind.VALIDITY, Kind.EXTENTS)),
+)
+"""The tables on the way from a path to what a file holds."""
 
 
 class Archive(Steps[MapDataset], Mapping[str, bytes]):
@@ -141,12 +147,17 @@ class Archive(Steps[MapDataset], Mapping[str, bytes]):
 
     def read_many(self, paths: Sequence[Key]) -> list[bytes]:
         """The content of many files, which is brought from disk all at the same time."""
+        paths = list(paths)
+        lookup = self._known_lookup or self._lookup()
+        if lookup is None:
+            return [self[path] for path in paths]
         try:
-            lookup = self._known_lookup or self._lookup()
-            found = [None] * len(paths) if lookup is None else lookup.get_many(list(paths))
+            found, missing = lookup.get_many(paths)
         except kernels.Failure:  # whose it was is told by one after the other
-            found = [None] * len(paths)
-        return [self[path] if one is None else one for path, one in zip(paths, found, strict=True)]
+            return [self[path] for path in paths]
+        for number in missing:
+            found[number] = self[paths[number]]
+        return found  # type: ignore[return-value]  # none is missing any more
 
     def _lookup(self) -> kernels.ArchiveLookup | None:
         """Finds files of mapped shards; objects in a store have to be asked for what is needed."""
@@ -154,13 +165,17 @@ class Archive(Steps[MapDataset], Mapping[str, bytes]):
             return None
         shards = []
         for shard in self.tree.shards:
+            shard.file.expect(_LOOKED_UP)
+        for shard in self.tree.shards:
             file, keys = shard.file, shard.file.keys()
             assert keys is not None
             images = file.payloads(IMAGE), file.table(Kind.VALIDITY, IMAGE)
             data = file.payloads(DATA), file.table(Kind.VALIDITY, DATA)
-            shards.append((keys, *images, *data, list(shard.removed[0])))
-        self._known_lookup = kernels.ArchiveLookup(shards)
-        return self._known_lookup
+            shards.append((keys, *images, *data, list(shard.removed[0]), shard.files.order))
+        lookup = kernels.ArchiveLookup(shards)
+        lookup.prepare()
+        self._known_lookup = lookup
+        return lookup
 
     def _blame(self, failure: kernels.Failure, path: Key) -> NoReturn:
         file = self.dataset.file(failure.args[2])

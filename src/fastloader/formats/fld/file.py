@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,7 @@ class FldFile:
         return data
 
     def _read_header(self) -> Header:
+        self._opened.ensure([(0, min(PREFIX, self.size))])
         head = bytes(self.bytes[:PREFIX])
         if not head.startswith(MAGIC):
             what = "is empty" if not head else "is no .fld file" if head.strip(b"\0") else "was never finished"
@@ -239,9 +241,7 @@ class FldFile:
             what = f"the {kind.name.lower()} table"
             if entry.block_size == 0 or entry.row_size == 0:
                 raise self.broken(f"has {what} with no row or block size")
-            blocks = -(-entry.size // entry.block_size)
-            self._bound(entry.crcs_offset, blocks * 4, f"the checksums of {what}")
-            self._checked(entry.crcs_offset, blocks * 4, entry.crc, f"the checksums of {what}")
+            self._checked(*_checksums(entry), entry.crc, f"the checksums of {what}")
             table = kernels.Table(
                 self.bytes, entry.offset, entry.size, entry.row_size, entry.block_size, entry.crcs_offset
             )
@@ -253,6 +253,12 @@ class FldFile:
         if self.remote is not None:
             self.remote.ensure(_parts(self.directory[kind, field], rows))
         return table
+
+    def expect(self, tables: Iterable[tuple[Kind, int]]) -> None:
+        """Ask for the checksums of these tables, all at once: they are needed whole when a table is first used."""
+        entries = (self.directory.get(table) for table in tables)
+        wanted = [_checksums(entry) for entry in entries if entry is not None and entry.block_size]
+        self._opened.ensure([(offset, size) for offset, size in wanted if offset + size <= self.size])
 
     def payloads(self, field: int) -> kernels.Payloads | None:
         """A field's payloads, or ``None`` where it stores none."""
@@ -400,6 +406,11 @@ def _tables_bytes(head: bytes) -> int:
         return 0
     samples, fields = HEADER.unpack_from(head, len(MAGIC))[3:5]
     return TABLES_LEAST + int(samples) * TABLES_ROW * (1 + int(fields))
+
+
+def _checksums(entry: Entry) -> tuple[int, int]:
+    """Where those of a table's blocks are, and their bytes."""
+    return entry.crcs_offset, -(-entry.size // entry.block_size) * 4
 
 
 def _parts(entry: Entry, rows: NDArray[np.int64] | None) -> list[tuple[int, int]]:
