@@ -351,10 +351,10 @@ void bind_engine(nb::module_& m) {
                 Buffer buffer(spans);
                 const auto numbers = buffer.as<std::uint64_t>();
                 // One that is none, overlaps, or would be read beyond the payloads, is not gone by.
-                for (std::size_t i = 0; i + 1 < numbers.size(); i += 2) {
-                    const auto before = name.spans.empty() ? 0 : name.spans.back().second;
-                    if (before <= numbers[i] && numbers[i] < numbers[i + 1] && numbers[i + 1] <= name.end)
-                        name.spans.emplace_back(numbers[i], numbers[i + 1]);
+                for (std::size_t i = 0; i + 2 < numbers.size(); i += 3) {
+                    const fl::FileName::Span span{numbers[i], numbers[i + 1], numbers[i + 2]};
+                    const auto before = name.spans.empty() ? 0 : name.spans.back().end;
+                    if (before <= span.begin && span.begin < span.end && span.end <= name.end) name.spans.push_back(span);
                 }
             }
             return e.engine.add_file(std::move(name));
@@ -415,6 +415,7 @@ void bind_engine(nb::module_& m) {
                     nb::gil_scoped_release release;
                     batch = e.engine.wait(ticket, 50, help);
                 }
+                e.returned->let_go();
                 if (batch) return to_python(*batch, e.engine.columns());
                 if (PyErr_CheckSignals() != 0) throw nb::python_error();
             }

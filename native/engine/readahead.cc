@@ -66,7 +66,8 @@ struct ReadAhead::Segment : Read {
     File* of = nullptr;
     Block* block = nullptr;
     std::size_t holders = 0;
-    std::uint64_t asked = 0;          // bytes of all ranges in it that batches have asked for
+    std::uint64_t payloads = 0;       // that are in it; 0: nobody knows
+    std::uint64_t asked = 0;          // ranges in it that batches asked for
     bool over = false;
     bool idle = false;
     bool kept = false;                // its memory is the page cache's: it stays after its last batch
@@ -75,8 +76,8 @@ struct ReadAhead::Segment : Read {
     std::list<Segment*>::iterator place;  // in idle_ or kept_, while it is idle
 
     std::uint64_t end() const { return offset + size; }
-    // Every byte was asked for, but for what lies between payloads: nobody will want it again soon.
-    bool used_up() const { return asked + size / 64 >= size; }
+    // Nobody will want it again soon.
+    bool used_up() const { return payloads && asked >= payloads; }
 };
 
 struct ReadAhead::File {
@@ -382,6 +383,8 @@ bool ReadAhead::try_serve(Loan& loan, Todo& todo, bool beyond) {
             segment.to = piece.memory;
             segment.of = piece.file;
             segment.block = piece.block;
+            const auto* span = piece.file->name.span_at(piece.begin);
+            if (span && span->begin == piece.begin && span->end == piece.end) segment.payloads = span->payloads;
             piece.segment = &segment;
             todo.reads.push_back(&segment);
             counts_.bytes += segment.size;
@@ -405,13 +408,16 @@ bool ReadAhead::try_serve(Loan& loan, Todo& todo, bool beyond) {
     return found;
 }
 
+const FileName::Span* FileName::span_at(std::uint64_t at) const {
+    const auto behind = std::upper_bound(spans.begin(), spans.end(), at,
+                                         [](std::uint64_t place, const Span& span) { return place < span.begin; });
+    return behind == spans.begin() ? nullptr : &*std::prev(behind);
+}
+
 // What is read for the sake of a range.
 std::pair<std::uint64_t, std::uint64_t> ReadAhead::widened(const File& file, const Range& wanted) const {
     const auto unit = file.unit, last = wanted.begin + wanted.size;
-    const auto& spans = file.name.spans;
-    const auto behind = std::upper_bound(spans.begin(), spans.end(), wanted.begin,
-                                         [](std::uint64_t at, const auto& span) { return at < span.first; });
-    if (behind != spans.begin() && last <= std::prev(behind)->second) return *std::prev(behind);
+    if (const auto* span = file.name.span_at(wanted.begin); span && last <= span->end) return {span->begin, span->end};
     const auto end = (last + unit - 1) / unit * unit;
     return {wanted.begin / unit * unit, is_remote() ? std::min(end, std::max(file.name.end, last)) : end};
 }
@@ -547,9 +553,8 @@ void ReadAhead::hold(Segment& segment) {
 }
 
 void ReadAhead::attach(Loan& loan, std::size_t range, Segment& segment) {
-    const auto& wanted = loan.ranges_[range];
     hold(segment);
-    segment.asked += std::min(segment.end(), wanted.begin + wanted.size) - std::max(segment.offset, wanted.begin);
+    ++segment.asked;
     if (!segment.over) {
         const auto* last = segment.more_waiters.empty() ? segment.waiter : segment.more_waiters.back();
         if (last != &loan) {

@@ -41,9 +41,16 @@ struct FileName {
     std::uint64_t inode = 0;
     Bytes mapped;
     std::uint64_t end = 0;  // of a remote object: nothing is read beyond
-    // Where payloads that are worth reading together begin and end, in order. A range within one is widened to all of
-    // it rather than to whole units: these have padding, and a payload may lie in two of them.
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> spans{};
+    // Where payloads that are worth reading together begin and end, in order, and how many they are at most. A range
+    // within one is widened to all of it rather than to whole units: these have padding, and a payload may lie in two
+    // of them.
+    struct Span {
+        std::uint64_t begin, end, payloads;
+    };
+    std::vector<Span> spans{};
+
+    // The span that begins at or before `at`.
+    const Span* span_at(std::uint64_t at) const;
 };
 
 struct ReadCounts {

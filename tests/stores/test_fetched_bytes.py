@@ -165,8 +165,8 @@ def test_what_was_used_up_is_let_go_though_there_is_memory(
     with fl.open(url, s3.storage_options()) as reader:
         loader = fl.DataLoader(reader, batch_size=4, order=order, window=2, memory_limit="4GB", num_workers=1)
         held = [sum(lent[number] for number in list(there)) for _ in loader]
-    assert len(lent) > 8
-    assert held[-1] <= 2 * max(lent)
+    assert sum(lent) >= NEEDED
+    assert held[-1] < sum(lent) * 0.6  # rather than all
 
 
 def test_bytes_of_a_batch_outlive_those_that_were_lent(url: str, s3: S3Server) -> None:
@@ -210,15 +210,21 @@ def test_spans_hold_all_payloads_and_do_not_overlap(
     all_have_some = all(size >= 3 or (size and i not in missing) for i, size in enumerate(sizes))
     file = FldFile(path)
     spans = payload_spans(file, [0, 1], each * 4096).tolist()
-    assert all(begin < end for begin, end in spans)
-    assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
+    assert all(begin < end for begin, end, _ in spans)
+    assert all(end <= begin for (_, end, _), (begin, *_) in pairwise(spans))
+    counted = dict.fromkeys((low for low, *_ in spans), 0)
     with fl.open(path) as reader:
         address = reader.dataset.file(0).bytes.ctypes.data
         for i in range(len(sizes)):
             for field in ("a", "b"):
                 data = reader.read_payload(i, field)
                 begin = np.frombuffer(data, np.uint8).ctypes.data - address if data else 0
-                held = [low for low, high in spans if data and low <= begin and begin + len(data) <= high]
+                held = [low for low, high, _ in spans if data and low <= begin and begin + len(data) <= high]
+                for low in held:
+                    counted[low] += 1
                 # No span begins or ends within a payload; where all samples have some, each is held.
-                assert not any(begin < edge < begin + len(data or b"") for edges in spans for edge in edges)
+                assert not any(begin < edge < begin + len(data or b"") for edges in spans for edge in edges[:2])
                 assert held or not data or not all_have_some
+    # No more payloads are there than a span tells, and just as many where none is missing.
+    assert all(counted[low] <= payloads for low, _, payloads in spans)
+    assert missing or min(sizes) < 3 or all(counted[low] == payloads for low, _, payloads in spans)

@@ -13,18 +13,20 @@ from fastloader.formats.fld.layout import EXTENT, Kind
 
 
 def payload_spans(file: FldFile, fields: Sequence[int], unit: int) -> NDArray[np.uint64]:
-    """Where the payloads of samples that begin within the same ``unit`` of bytes (so many pages) begin and end: rows of
-    two numbers, in order.
+    """Where the payloads of samples that begin within the same ``unit`` of bytes (so many pages) begin and end, and how
+    many they are if none is missing: rows of three numbers, in order.
 
     Where the first and last samples of pages have no payload, or their rows are damaged, there is no span.
     """
     found = page_spans(file, fields)
     if found is None:
-        return np.zeros((0, 2), np.uint64)
+        return np.zeros((0, 3), np.uint64)
     begin, end = found
-    units = np.flatnonzero(file.pages()["num_samples"]) * file.header.page_size // unit
-    starts = np.flatnonzero(np.diff(units, prepend=-1))
-    spans = np.stack([np.minimum.reduceat(begin, starts), np.maximum.reduceat(end, starts)], 1)
+    samples = file.pages()["num_samples"]
+    held = np.flatnonzero(samples)
+    starts = np.flatnonzero(np.diff(held * file.header.page_size // unit, prepend=-1))
+    payloads = np.add.reduceat(samples[held].astype(np.uint64) * np.uint64(len(fields)), starts)
+    spans = np.stack([np.minimum.reduceat(begin, starts), np.maximum.reduceat(end, starts), payloads], 1)
     return spans[np.logical_and.reduceat(begin < end, starts)]
 
 
