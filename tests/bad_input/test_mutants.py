@@ -72,7 +72,8 @@ import ctypes, mmap, sys
 from tests.bad_input.overlay import use_overlay
 use_overlay()
 from fastloader import _native
-module = mmap.mmap(open(_native.__file__, "rb").fileno(), 0, prot=mmap.PROT_READ)  # larger than what may be allocated
+with open(_native.__file__, "rb") as file:  # it is larger than what may be allocated
+    module = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
 assert min(map(module.find, (b"__asan_init", b"__ubsan_handle"))) > 0, _native.__file__
 maps = open("/proc/self/maps").read()
 assert "libasan" in maps and "libubsan" in maps
