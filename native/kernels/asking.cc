@@ -12,7 +12,8 @@ void will_need(Bytes mapped) {
     static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
     const auto first = reinterpret_cast<std::uintptr_t>(mapped.data());
     const auto begin = first / page * page;
-    ::madvise(reinterpret_cast<void*>(begin), first + mapped.size() - begin, MADV_WILLNEED);  // refused, it changes nothing
+    // Where that is refused, they come when they are touched.
+    ::madvise(reinterpret_cast<void*>(begin), first + mapped.size() - begin, MADV_WILLNEED);
 }
 
 }  // namespace fl

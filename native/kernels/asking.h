@@ -7,8 +7,8 @@
 
 namespace fl {
 
-// Asks the system to bring mapped bytes into memory, these and no others, and does not wait for them. Who touches bytes that
-// were never asked for waits for the megabytes around them.
+// Asks the system to bring mapped bytes into memory, these and no others, and does not wait for them. Who touches bytes
+// that were never asked for waits for the megabytes around them.
 void will_need(Bytes mapped);
 
 namespace detail {

@@ -106,7 +106,8 @@ void ArchiveLookup::learn_bounds() {
     step([](End& end) { *end.key = end.shard->keys->text(end.place); });
     in_order_ = true;
     for (std::size_t i = 0; i < shards_.size(); ++i)
-        in_order_ = in_order_ && bounds_[i].known && shards_[i].keys->size() && (!i || bounds_[i - 1].last < bounds_[i].first);
+        in_order_ = in_order_ && bounds_[i].known && shards_[i].keys->size() &&
+                    (!i || bounds_[i - 1].last < bounds_[i].first);
 }
 
 bool ArchiveLookup::may_hold(std::uint32_t number, std::string_view key) const {
@@ -119,8 +120,8 @@ void ArchiveLookup::choose(Sought& one, std::uint32_t from) const {
     one.open = false;
     if (in_order_) {
         if (from) return;
-        const auto after = std::upper_bound(bounds_.begin(), bounds_.end(), key,
-                                            [](std::string_view text, const Bounds& bounds) { return text < bounds.first; });
+        const auto before = [](std::string_view text, const Bounds& bounds) { return text < bounds.first; };
+        const auto after = std::upper_bound(bounds_.begin(), bounds_.end(), key, before);
         if (after == bounds_.begin()) return;
         from = static_cast<std::uint32_t>(after - bounds_.begin() - 1);
     }
@@ -234,7 +235,8 @@ std::size_t ArchiveLookup::read(const FoundFile& file, MutableBytes out, const F
     const auto began = std::chrono::steady_clock::now();
     const bool follows = next && next->known;
     try {
-        const auto soon = follows ? stored(*next) : stored(file).subspan(std::min(file.extent.size, Payloads::kPrefetched));
+        const auto begun = std::min(file.extent.size, Payloads::kPrefetched);
+        const auto soon = follows ? stored(*next) : stored(file).subspan(begun);
         source(file).read(file.extent, out, nullptr, soon);
     } catch (Failure& failure) {
         failure.position = file.shard;

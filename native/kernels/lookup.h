@@ -1,9 +1,9 @@
 // From the paths of files in an archive to their content, in all shards at once (docs/reference/format.md, "Archives").
 //
-// A lookup goes from table to table: slots, the places of keys, keys, extents, payloads. Keys that are looked up together
-// take each step together, and whatever the next step needs is asked for before: of the CPU's caches where it is in memory,
-// else of the disk, which gives many times as much when it is asked for many things at once. Only what is needed is asked
-// for; a page that was merely touched would come with some megabytes around it.
+// A lookup goes from table to table: slots, the places of keys, keys, extents, payloads. Keys that are looked up
+// together take each step together, and whatever the next step needs is asked for before: of the CPU's caches where it
+// is in memory, else of the disk, which gives many times as much when it is asked for many things at once. Only what is
+// needed is asked for; a page that was merely touched would come with some megabytes around it.
 #pragma once
 
 #include <string>
@@ -64,16 +64,16 @@ public:
     ArchiveLookup(ArchiveLookup&&) = default;
     ArchiveLookup(const ArchiveLookup&) = delete;
 
-    // To be called once, before all else. Asks for the tables, where they are small: who reads a few files then waits for
-    // those alone. Of several shards, it finds out which paths each may hold.
+    // To be called once, before all else. Asks for the tables, where they are small: who reads a few files then waits
+    // for those alone. Of several shards, it finds out which paths each may hold.
     void prepare();
 
-    // Looks all of them up. Throws Failure where tables are damaged, with the shard as its position. Where KnownAlone holds,
-    // throws Unread rather than to touch what may be on disk.
+    // Looks all of them up. Throws Failure where tables are damaged, with the shard as its position. Where KnownAlone
+    // holds, throws Unread rather than to touch what may be on disk.
     void find(std::span<Sought> sought) const;
 
-    // The content into `out`, of extent.raw_size bytes; returns how many of them are the file's own. `next` is what will be
-    // read after it, if anything.
+    // The content into `out`, of extent.raw_size bytes; returns how many of them are the file's own. `next` is what
+    // will be read after it, if anything.
     std::size_t read(const FoundFile& file, MutableBytes out, const FoundFile* next = nullptr) const;
 
     // It will be read soon.

@@ -17,7 +17,7 @@ namespace fl {
 namespace {
 
 constexpr std::uint32_t kLargestRead = 16 << 10;  // a block that is read lies on the stack
-// Blocks are asked for with others of so many bytes: that takes a disk hardly longer, and many rows find theirs there already.
+// Blocks are asked for with those beside them, so many bytes: that takes a disk hardly longer, and others are there soon.
 constexpr std::size_t kAskedTogether = 16 << 10;
 
 }  // namespace

@@ -41,7 +41,7 @@ public:
         if (row < rows_) __builtin_prefetch(data_.data() + row * row_size_);
     }
 
-    // Rows that will be asked for soon, wherever they are: begins to load them, or asks the system for their blocks, once.
+    // Rows that will be asked for soon, wherever they are: begins to load them, or asks the system for their blocks.
     void expect(std::uint64_t first, std::uint64_t count = 1) const {
         if (first >= rows_ || count > rows_ - first || !count) return;
         const std::size_t begin = block_of(first * row_size_);
