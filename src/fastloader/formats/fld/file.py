@@ -433,10 +433,8 @@ def explain(
     if isinstance(path, ObjectPath):
         hint = f'get a copy to look at with "fastloader store get {path} ."'
     if kind in ("checksum", "table"):
-        what += "payload" if kind == "checksum" else f"table {message}"
-        return ChecksumError(
-            f"{what} damaged", stored=stored, computed=computed, path=path, sample=sample, field=field, hint=hint
-        )
+        what += "payload damaged" if kind == "checksum" else f"table {message}"  # which says so itself
+        return ChecksumError(what, stored=stored, computed=computed, path=path, sample=sample, field=field, hint=hint)
     error = DecodeError if kind in ("decode", "codec") else FormatError
     return error(what + message, path=path, sample=sample, field=field, hint=hint)
 
