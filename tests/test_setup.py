@@ -126,9 +126,10 @@ def test_programs_that_only_tests_need_are_asked_for_by_tests_alone(machine):
     assert run(machine, "system_packages", sys.executable).returncode == 0
     result = run(machine, "system_packages", sys.executable, "tests")
     assert result.returncode == 1
-    assert "Missing: chromium, ffmpeg, espeak-ng, npm, FUSE." in result.stderr
-    assert "sudo apt-get install -y --no-install-recommends chromium ffmpeg espeak-ng npm fuse3\n" in result.stderr
-    for name in ("chromium", "ffmpeg", "sox", "espeak-ng", "npm", "fusermount3"):
+    assert "Missing: chromium, ffmpeg, espeak-ng, npm, FUSE, OpenCV." in result.stderr
+    packages = "chromium ffmpeg espeak-ng npm fuse3 pkg-config libopencv-dev libturbojpeg0-dev"
+    assert f"sudo apt-get install -y --no-install-recommends {packages}\n" in result.stderr
+    for name in ("chromium", "ffmpeg", "sox", "espeak-ng", "npm", "fusermount3", "pkg-config"):
         program(machine, name, "exit 0")
     assert run(machine, "system_packages", sys.executable, "tests").returncode == 0
 

@@ -136,7 +136,7 @@ def test_a_file_one_may_not_read_is_status_2(
 
 
 def test_an_interrupt_anywhere_is_status_130(run: Run, numbers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(fl.DatasetReader, "__init__", interrupt)

@@ -127,12 +127,14 @@ class Askers:
         self._threads: list[threading.Thread] = []
         self._idle = 0
         self._open: set[Asked] = set()
-        self._looking = False
+        self._looking = self._ending = False
         atexit.register(self._end, os.getpid())
 
     def ask(self, asked: Asked) -> None:
         """Have a thread ask."""
         with self._lock:
+            if self._ending:
+                return  # and nobody waits for it any more
             self._open.add(asked)
             self._idle -= 1
             if self._idle < 0 and len(self._threads) < MOST:
@@ -168,10 +170,13 @@ class Askers:
     def _end(self, process: int) -> None:
         if process != os.getpid():
             return
-        for _ in self._threads:
+        with self._lock:
+            self._ending = True
+            threads = list(self._threads)
+        for _ in threads:
             self._queue.put(None)
         end = time.monotonic() + _PATIENCE
-        for thread in self._threads:
+        for thread in threads:
             thread.join(max(0.0, end - time.monotonic()))
 
 
