@@ -39,6 +39,7 @@ _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
 _MAP_FAILED = ctypes.c_void_p(-1).value
+_SMALL = 4 << 20
 
 
 class MappedFile:
@@ -70,12 +71,15 @@ class MappedFile:
     def ensure(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Ask the system for these bytes alone: with whatever is only touched, it brings megabytes around it.
 
-        They are there as soon as they are touched, asked for or not.
+        They are there as soon as they are touched, asked for or not. Of a small file that is not worth the call.
         """
+        if self.size < _SMALL:
+            return
+        address = self.bytes.__array_interface__["data"][0]
         for offset, size in ranges:
-            begin = (self.bytes.ctypes.data + offset) // mmap.PAGESIZE * mmap.PAGESIZE
+            begin = (address + offset) // mmap.PAGESIZE * mmap.PAGESIZE
             if size:
-                _libc.madvise(begin, self.bytes.ctypes.data + offset + size - begin, mmap.MADV_WILLNEED)
+                _libc.madvise(begin, address + offset + size - begin, mmap.MADV_WILLNEED)
 
     @contextlib.contextmanager
     def reopened(self) -> Iterator[int | None]:
