@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.stores.fault_proxy import fault_proxy
 
+from fastloader.errors import NotFoundError, StoreError
 from fastloader.stores import open_store
 from fastloader.stores.asking import MOST, Asked, askers
 from fastloader.stores.cloud import SMALL, CloudStore
@@ -42,10 +43,8 @@ class Told:
         return self.all[0]
 
 
-def asked(
-    told: Told, attempt: Callable[[], Any], again: Any, policy: RetryPolicy, hopeless: Any = lambda error: None
-) -> Asked:
-    return Asked(1000, attempt, again, hopeless, policy, Pace(), told)
+def asked(told: Told, attempt: Callable[[], Any], again: Any, policy: RetryPolicy) -> Asked:
+    return Asked(1000, attempt, again, policy, Pace(), told)
 
 
 @settings(max_examples=60, deadline=None)
@@ -56,7 +55,7 @@ def asked(
 def test_the_first_good_answer_or_the_last_failure_is_told_once(first, second, order, hedged):
     told = Told()
     turns = {"first": threading.Event(), "second": threading.Event()}
-    repeats: list[int] = []
+    repeats: list[BaseException | None] = []
 
     def attempt() -> str:
         assert turns["first"].wait(WAIT)
@@ -64,8 +63,8 @@ def test_the_first_good_answer_or_the_last_failure_is_told_once(first, second, o
             raise OSError("first")
         return "first"
 
-    async def again(tried: int, end: float) -> str:
-        repeats.append(tried)
+    async def again(failure: BaseException | None, end: float) -> str:
+        repeats.append(failure)
         while not turns["second"].is_set():
             await asyncio.sleep(0.001)
         if second == "bad":
@@ -91,34 +90,51 @@ def test_the_first_good_answer_or_the_last_failure_is_told_once(first, second, o
     time.sleep(0.005)
     assert len(told.all) == 1
     if not hedged:
-        assert repeats == ([] if first == "good" else [1])
-    if "good" in (first, second) and not (not hedged and first == "bad" and second == "bad"):
-        assert found in ("first", "second")
+        assert [str(failure) for failure in repeats] == ([] if first == "good" else ["first"])
     if first == second == "bad":
         assert isinstance(error, OSError)
-
-
-def test_what_is_hopeless_is_told_at_once(tmp_path):
-    told = Told()
-
-    def attempt() -> None:
-        raise PermissionError
-
-    askers().ask(asked(told, attempt, None, RetryPolicy(), lambda error: ValueError("never")))
-    assert str(told.first()[1]) == "never"
+    else:
+        assert found in ("first", "second")
 
 
 def test_an_attempt_that_hangs_is_repeated_and_one_that_comes_late_is_dropped():
     told, late = Told(), threading.Event()
 
-    async def again(tried: int, end: float) -> tuple[str, int]:
-        return "again", tried
+    async def again(failure: BaseException | None, end: float) -> str:
+        return str(failure)
 
     askers().ask(asked(told, lambda: late.wait(WAIT), again, RetryPolicy(attempt_timeout=0.1)))
-    assert told.first() == (("again", 1), None)
+    assert told.first() == ("no answer within 0.1 s", None)
     late.set()
     time.sleep(0.01)
     assert len(told.all) == 1
+
+
+def test_no_thread_is_ended_by_an_error_and_none_is_swallowed(monkeypatch):
+    seen: list[type[BaseException]] = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, *_: seen.append(kind))
+
+    class Panic(BaseException):
+        pass
+
+    async def again(failure: BaseException | None, end: float) -> str:
+        return repr(failure)
+
+    def panic() -> None:
+        raise Panic
+
+    def broken(found: Any, error: BaseException | None) -> None:
+        raise ZeroDivisionError
+
+    for _ in range(3 * MOST):
+        askers().ask(Asked(1, lambda: 1, again, RetryPolicy(), Pace(), broken))
+    told = Told()
+    askers().ask(asked(told, panic, again, RetryPolicy()))
+    assert told.first() == ("Panic()", None)
+    end = time.monotonic() + WAIT
+    while len(seen) < 3 * MOST and time.monotonic() < end:  # others may still be at it
+        time.sleep(0.001)
+    assert seen == [ZeroDivisionError] * 3 * MOST
 
 
 def test_more_than_there_are_threads_for_all_come():
@@ -158,6 +174,26 @@ def test_whole_objects_are_asked_for_by_threads_once_they_are_small(store, monke
     assert len(by_threads) == 21  # the one of which nobody knew that it is large
 
 
+@pytest.mark.parametrize(("attempts", "size"), [(1, 1000), (3, 1000), (1, SMALL), (3, SMALL)])
+def test_as_many_requests_are_made_as_are_allowed(store, s3, attempts, size):
+    with fault_proxy(s3.endpoint) as proxy:
+        options = s3.storage_options(proxy.url, attempts=attempts, first_wait=0.001, hedge_after=60.0)
+        failing, _ = open_store(store.url, options)
+        proxy.fault, proxy.every = "500", 1
+        told = Told()
+        failing.begin_read("large", 0, size, None, told)
+        error = told.first()[1]
+        assert isinstance(error, StoreError)
+        assert ("3 times" in str(error)) == (attempts == 3)
+        assert len(proxy.requests) == attempts
+        proxy.fault = None
+        proxy.requests.clear()
+        told = Told()
+        failing.begin_read("not-there", 0, size, None, told)
+        assert isinstance(told.first()[1], NotFoundError)
+        assert len(proxy.requests) == 1
+
+
 def read_in_child(store: CloudStore, queue: Any) -> None:
     queue.put(wholes(store) + wholes(store))
 
@@ -176,6 +212,7 @@ def test_a_forked_child_has_threads_of_its_own(store):
 def test_a_program_ends_though_a_server_never_answers(store, s3):
     program = """
 import sys
+from fastloader.errors import NotFoundError, StoreError
 from fastloader.stores import open_store
 store, _ = open_store(sys.argv[1], dict(zip(sys.argv[3::2], sys.argv[4::2])) | {"attempt_timeout": 25.0})
 for i in range(8):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -30,23 +31,21 @@ Told = Callable[[Any, BaseException | None], None]
 class Asked:
     """One range on its way. ``done`` is told once, by whichever attempt is the first to have it, or the last to fail.
 
-    ``attempt`` waits for an answer. ``again`` makes a coroutine that repeats until it has one, given how often was
-    tried and until when it may go on; what it raises is told as it is. ``hopeless`` explains an error which it is no
-    use to repeat for.
+    ``attempt`` waits for an answer. ``again`` makes a coroutine that asks until it has one, or it is no use: given why
+    the attempt failed, unless it is still under way, and until when it may go on. What it raises is told.
     """
 
     def __init__(
         self,
         size: int,
         attempt: Callable[[], Any],
-        again: Callable[[int, float], Coroutine[Any, Any, Any]],
-        hopeless: Callable[[Exception], Exception | None],
+        again: Callable[[BaseException | None, float], Coroutine[Any, Any, Any]],
         policy: RetryPolicy,
         pace: Pace,
         done: Told,
     ) -> None:
         self._size, self._policy, self._pace = size, policy, pace
-        self._attempt, self._again, self._hopeless, self._done = attempt, again, hopeless, done
+        self._attempt, self._again, self._done = attempt, again, done
         self._lock = threading.Lock()
         self._under_way = 1
         self._first_is_over = self._told = self._hedged = False
@@ -56,7 +55,7 @@ class Asked:
         """The first attempt."""
         try:
             found = self._attempt()
-        except Exception as error:
+        except BaseException as error:  # a panic of obstore is none of the others
             self._first_failed(error)
         else:
             self._pace.took(self._size, time.monotonic() - self.began)
@@ -73,13 +72,13 @@ class Asked:
             self._hedged = True
             with self._lock:
                 self._under_way += 1
-            self._repeat(0)
+            self._repeat(None)
         return not self._told
 
     def _may_hedge(self) -> bool:
         return not self._told and (self._policy.hedge_after is not None or self._pace.may_hedge())
 
-    def _first_failed(self, error: Exception) -> None:
+    def _first_failed(self, error: BaseException) -> None:
         with self._lock:
             if self._told or self._first_is_over:
                 return
@@ -87,16 +86,12 @@ class Asked:
             if self._under_way > 1:
                 self._under_way -= 1
                 return
-        known = self._hopeless(error)
-        if known is not None:
-            self._tell(None, known)
-        else:
-            self._repeat(1)
+        self._repeat(error)
 
-    def _repeat(self, tried: int) -> None:
+    def _repeat(self, failure: BaseException | None) -> None:
         async def later() -> None:
             try:
-                found = await self._again(tried, self.began + self._policy.deadline)
+                found = await self._again(failure, self.began + self._policy.deadline)
             except BaseException as error:
                 with self._lock:
                     self._under_way -= 1
@@ -150,7 +145,10 @@ class Askers:
 
     def _run(self) -> None:
         while (asked := self._queue.get()) is not None:
-            asked.run()
+            try:
+                asked.run()
+            except BaseException:  # of whoever was told; others are waiting
+                sys.excepthook(*sys.exc_info())
             with self._lock:
                 self._open.discard(asked)
                 self._idle += 1

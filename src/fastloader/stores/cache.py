@@ -23,8 +23,8 @@ import stat
 import struct
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from fastloader import kernels
@@ -52,15 +52,6 @@ _ROOM = 0.9
 """What part of the limit is left filled by an eviction, so that the next block does not begin another."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A block whose checksum was right: its file as it was then, and where it is mapped since."""
-
-    inode: int
-    written: int
-    view: memoryview | None = None
-
-
 class BlockCache:
     """A folder of blocks and its limit in bytes. Picklable; forked children share the folder, not the locks."""
 
@@ -76,7 +67,8 @@ class BlockCache:
             raise ValueError(f"cache_size={limit!r}: at least {2 * (BLOCK + _HEAD.size)} bytes")
         self.hits = 0
         self.misses = 0
-        self._known: dict[Path, _Known] = {}
+        self._checked: dict[Path, tuple[int, int]] = {}  # inode and time of blocks whose checksum was right
+        self._mapped: OrderedDict[Path, memoryview] = OrderedDict()
         self._looked = time.monotonic()
         self._process = 0
         self._busy: dict[Path, threading.Event] = {}
@@ -114,7 +106,7 @@ class BlockCache:
             finally:
                 os.close(fd)
         except FileNotFoundError:
-            self._known.pop(path, None)
+            self._forget(path)
             return None
         except OSError as error:
             raise explain(error, path, "the cache can't be read; remove its folder or choose another") from error
@@ -126,21 +118,20 @@ class BlockCache:
 
     def mapped(self, path: Path) -> memoryview | None:
         """A block that this process has mapped, if it is as it was then. Waits for nothing."""
-        known = self._known.get(path)
-        if known is None or known.view is None:
+        view = self._mapped.get(path)
+        if view is None:
             return None
         try:
             found = os.stat(path)
         except OSError:
             return None
-        if (found.st_ino, found.st_mtime_ns, found.st_size) != (known.inode, known.written, len(known.view)):
+        if not self._was_checked(path, found) or found.st_size != len(view):
             return None
-        self._use(path, found, known.view)
-        return known.view[_HEAD.size :]
+        self._use(path, found, view)
+        return view[_HEAD.size :]
 
     def _is_intact(self, path: Path, head: bytes, begin: int, view: memoryview, found: os.stat_result) -> bool:
-        known = self._known.get(path)
-        if known is not None and (known.inode, known.written) == (found.st_ino, found.st_mtime_ns):
+        if self._was_checked(path, found):
             return True
         mark, crc, _, at, length = _HEAD.unpack(head)
         try:
@@ -156,16 +147,24 @@ class BlockCache:
             with contextlib.suppress(OSError):
                 os.utime(path, ns=(now, now))
                 written = now
-        self._known[path] = _Known(found.st_ino, written, view)
-        if time.monotonic() - self._looked > _LOOK or len(self._known) > _MAPPED:
-            self._let_go()
+        self._checked[path] = (found.st_ino, written)
+        self._mapped[path] = view
+        if len(self._mapped) > _MAPPED:
+            with contextlib.suppress(KeyError):
+                self._mapped.popitem(last=False)
+        if time.monotonic() - self._looked > _LOOK:
+            self._looked = time.monotonic()
+            # A file that another process has removed takes room on the disk for as long as it is mapped.
+            for known in list(self._mapped):
+                if not known.exists():
+                    self._forget(known)
 
-    def _let_go(self) -> None:
-        """A file that another process has removed takes room on the disk for as long as it is mapped."""
-        self._looked = time.monotonic()
-        for path in list(self._known):
-            if len(self._known) > _MAPPED or not path.exists():
-                self._known.pop(path, None)
+    def _was_checked(self, path: Path, found: os.stat_result) -> bool:
+        return self._checked.get(path) == (found.st_ino, found.st_mtime_ns)
+
+    def _forget(self, path: Path) -> None:
+        self._checked.pop(path, None)
+        self._mapped.pop(path, None)
 
     def keep(self, path: Path, begin: int, data: memoryview) -> None:
         """Write a block. A disk that is full keeps nothing, and that is all."""
@@ -181,7 +180,7 @@ class BlockCache:
                     raise OSError(errno.ENOSPC, "a short write")
                 made = os.fstat(file.fileno())
             os.replace(aside, path)
-            self._known[path] = _Known(made.st_ino, made.st_mtime_ns)
+            self._checked[path] = (made.st_ino, made.st_mtime_ns)
         except OSError as error:
             with contextlib.suppress(OSError):
                 aside.unlink()
@@ -258,7 +257,7 @@ class BlockCache:
 
     def _remove(self, path: Path) -> bool:
         """Remove a file of ours; whatever else lies under such a name stays."""
-        self._known.pop(path, None)
+        self._forget(path)
         try:
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:

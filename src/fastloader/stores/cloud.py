@@ -217,15 +217,12 @@ class CloudStore:
             self._ask_on_the_loop(wanted, done)
             return
 
-        def again(tried: int, end: float) -> Coroutine[Any, Any, Found]:
-            self.hedged += not tried
-            return self._persist(wanted.key, lambda: self._get(wanted), tried, end)
-
-        def hopeless(error: Exception) -> StoreError | None:
-            return None if _worth_repeating(error) else self.explain(error, wanted.key)
+        def again(failure: BaseException | None, end: float) -> Coroutine[Any, Any, Found]:
+            self.hedged += failure is None
+            return self._persist(wanted.key, lambda: self._get(wanted), failure, end)
 
         attempt = partial(self._get_now, wanted)
-        askers().ask(Asked(wanted.size or 0, attempt, again, hopeless, self.policy, self._pace, done))
+        askers().ask(Asked(wanted.size or 0, attempt, again, self.policy, self._pace, done))
 
     def _ask_on_the_loop(self, wanted: Range, done: Callable[[Any, BaseException | None], None]) -> None:
         async def read() -> None:
@@ -245,17 +242,27 @@ class CloudStore:
         return await self._persist(wanted.key, lambda: self._hedged(wanted))
 
     async def _persist(
-        self, key: str, attempt: Callable[[], Coroutine[Any, Any, T]], tried: int = 0, end: float | None = None
+        self,
+        key: str,
+        attempt: Callable[[], Coroutine[Any, Any, T]],
+        failure: BaseException | None = None,
+        end: float | None = None,
     ) -> T:
         """The result of ``attempt``, made again until it works, is hopeless, or takes too long.
 
-        One that was ``tried`` before begins with a wait, and ``end`` is when it takes too long.
+        ``failure`` is that of a first attempt, made elsewhere; ``end`` is when it takes too long.
         """
         policy = self.policy
         end = time.monotonic() + policy.deadline if end is None else end
-        if tried:
-            await asyncio.sleep(policy.wait(tried - 1))
+        tried = 0
         while True:
+            if failure is not None:
+                tried += 1
+                wait = policy.wait(tried - 1)
+                hopeless = not _worth_repeating(failure)
+                if hopeless or tried >= policy.attempts or time.monotonic() + wait >= end:
+                    raise self.explain(failure, key, tried=tried) from failure
+                await asyncio.sleep(wait)
             left = end - time.monotonic()
             try:
                 async with asyncio.timeout(min(policy.attempt_timeout, max(left, 0.001))):
@@ -263,16 +270,10 @@ class CloudStore:
             except ChangedError:
                 raise
             except TimeoutError as error:
-                failure: Exception = _Short(f"no answer within {min(policy.attempt_timeout, left):.3g} s")
+                failure = _Short(f"no answer within {min(policy.attempt_timeout, left):.3g} s")
                 failure.__cause__ = error
             except Exception as error:
                 failure = error
-            tried += 1
-            wait = policy.wait(tried - 1)
-            hopeless = not _worth_repeating(failure)
-            if hopeless or tried >= policy.attempts or time.monotonic() + wait >= end:
-                raise self.explain(failure, key, tried=tried) from failure
-            await asyncio.sleep(wait)
 
     async def _hedged(self, wanted: Range) -> Found:
         """One read, asked for a second time when it takes longer than others."""
@@ -329,7 +330,7 @@ class CloudStore:
             f"is not the object it was when it was opened: {how}", path=full_url(self.url, key), hint="open it again"
         )
 
-    def explain(self, error: Exception, key: str, *, writing: bool = False, tried: int = 1) -> StoreError:
+    def explain(self, error: BaseException, key: str, *, writing: bool = False, tried: int = 1) -> StoreError:
         """What the client or the server said, shortened to what helps, with the object it concerns."""
         where = full_url(self.url, key)
         kind = type(error).__name__
@@ -367,7 +368,7 @@ async def _first_good(reads: set[asyncio.Task[T]]) -> T:
     raise failure
 
 
-def _worth_repeating(error: Exception) -> bool:
+def _worth_repeating(error: BaseException) -> bool:
     if isinstance(error, FileNotFoundError | StoreError) or type(error).__name__ in _REFUSED:
         return False
     if type(error).__name__ in ("PreconditionError", "AlreadyExistsError"):

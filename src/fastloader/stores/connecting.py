@@ -82,7 +82,7 @@ def connect(kind: str, url: str, config: Mapping[str, Any], policy: RetryPolicy,
         raise StoreError(f"storage_options are not understood: {said}", path=url, hint=HINTS[kind]) from error
 
 
-def shortened(error: Exception) -> str:
+def shortened(error: BaseException) -> str:
     """What was said, without what only the client's makers need, and of a server's page its message alone."""
     said = str(error).split("\n\nDebug source:")[0].strip()
     page = re.search(r"<Message>(.*?)</Message>", said, re.DOTALL)
