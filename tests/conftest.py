@@ -1,4 +1,4 @@
-"""What holds for all tests: where CI is set, a test that does not run is a failure."""
+"""What holds for all tests: a failure is told at once, and where CI is set, a test that does not run is one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import pytest
 NOT_RUN = ("skipped", "xfailed")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Ctrl-C reaches the programs that tests start, even where the run itself was started with SIGINT ignored."""
+    if in_ci():
+        config.pluginmanager.register(ToldAtOnce(config))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -34,6 +36,20 @@ def _not_run(config: pytest.Config) -> list[str]:
     reporter = config.pluginmanager.get_plugin("terminalreporter")  # there is none in the processes of pytest-xdist
     stats = {} if reporter is None else reporter.stats
     return [f"{kind} {report.nodeid}" for kind in NOT_RUN for report in stats.get(kind, ())]
+
+
+class ToldAtOnce:
+    """Says what failed when it fails: a run that is ended from outside never comes to its summary."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """One of the tests is over, or one of its phases."""
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and reporter is not None:
+            reporter.write_line(f"\n{report.when} of {report.nodeid} failed after {report.duration:.0f} s:")
+            reporter.write_line("\n".join(report.longreprtext.splitlines()[-30:]))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

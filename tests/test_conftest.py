@@ -1,4 +1,4 @@
-"""The rule that nothing is skipped in CI."""
+"""The rules for CI: nothing is skipped, and failures are told at once."""
 
 from __future__ import annotations
 
@@ -60,3 +60,27 @@ def test_elsewhere_skipping_is_allowed(pytester, monkeypatch, value):
     result = pytester.runpytest()
     assert result.ret == pytest.ExitCode.OK
     result.stdout.no_fnmatch_line("*did not run*")
+
+
+BREAKS = """
+import pytest
+
+@pytest.fixture
+def leaving():
+    yield
+    raise ValueError("left")
+
+def test_leaves(leaving): pass
+
+def test_ends_the_run():
+    import os
+    os._exit(3)
+"""
+
+
+def test_in_ci_a_failure_is_told_before_the_run_is_over(pytester, monkeypatch):
+    monkeypatch.setenv("CI", "true")
+    pytester.makepyfile(BREAKS)
+    result = pytester.runpytest_subprocess()
+    assert result.ret == 3
+    result.stdout.fnmatch_lines(["teardown of *::test_leaves failed after * s:", "*ValueError: left"])

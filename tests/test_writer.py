@@ -314,7 +314,7 @@ def test_no_thread_outlives_the_writer(tmp_path):
     write(tmp_path / "x.fld", samples(500), num_workers=4)
     with pytest.raises(RuntimeError):
         write(tmp_path / "y.fld", failing(500), num_workers=4)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
 
 
 def test_closing_twice_and_writing_after(tmp_path):
@@ -794,7 +794,7 @@ def test_a_dataset_that_fails_in_a_thread_is_told_with_the_sample(bad, tmp_path)
     dataset = Squares(333, lambda i: (i, 5 if i == bad else b""))
     with pytest.raises(fl.SampleError, match=f"sample {bad}, field 'data'"):
         fl.DatasetWriter.from_dataset(dataset, tmp_path / "x.fld", FIELDS, fetch_workers=3)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
     assert left_in(tmp_path) == []
 
 

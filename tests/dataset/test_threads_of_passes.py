@@ -18,13 +18,14 @@ from fastloader.dataset.threads import Tuned
 NUMBERS = fl.Dataset.range(40)
 STREAM = fl.Dataset.from_iterable(range(40))
 BOTH = pytest.mark.parametrize("source", [NUMBERS, STREAM], ids=["map-style", "iterable"])
+STAY = ("fastloader-stores", "fastloader-asker")
+"""Threads that talk to stores wait for the next request, whichever test made the first."""
 LONG = 20
 """Seconds after which a test that waits is given up."""
 
 
 def our_threads():
-    """All but the one that talks to stores, which stays for the next request."""
-    return [t for t in threading.enumerate() if t.name.startswith("fastloader-") and t.name != "fastloader-stores"]
+    return [t for t in threading.enumerate() if t.name.startswith("fastloader-") and t.name not in STAY]
 
 
 def gone(threads):

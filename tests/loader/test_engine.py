@@ -150,7 +150,8 @@ def test_two_hundred_epochs_leave_nothing_behind(path):
     run(40)
     threads, descriptors, memory = run(20)
     later = run(200)
-    assert later[:2] == (threads, descriptors)
+    assert later[0] <= threads  # fewer: what earlier tests left idle may end meanwhile
+    assert later[1] <= descriptors
     assert later[2] < memory + (24 << 20)
 
 
