@@ -30,6 +30,7 @@ Table::Table(Bytes rows, std::uint32_t row_size, std::uint32_t block_size, Bytes
     block_shift_ = std::has_single_bit(block_size) ? std::countr_zero(block_size) : -1;
     blocks_ = rows.size() / block_size + (rows.size() % block_size != 0);
     if (crcs.size() != blocks_ * 4) throw Failure("format", "a table's checksums do not match its size");
+    unseen_ = blocks_;
     seen_ = AtomicBits(blocks_);
     asked_ = AtomicBits(blocks_);
 }
@@ -83,7 +84,7 @@ void Table::check_now(std::size_t block) const {
 void Table::see(std::size_t block, std::uint32_t stored, std::uint32_t computed) const {
     if (stored != computed)
         throw Failure("table", "block " + std::to_string(block) + " is damaged", stored, computed);
-    seen_.set(block);
+    if (!seen_.set(block)) std::atomic_ref(unseen_).fetch_sub(1, std::memory_order_relaxed);
 }
 
 void Table::read(std::uint64_t row, std::size_t width, std::uint8_t* out) const {
