@@ -81,7 +81,10 @@ class SoughtPaths {
 public:
     explicit SoughtPaths(const nb::list& objects) {
         const auto count = objects.size();
-        for (nb::handle one : objects) __builtin_prefetch(one.ptr());
+        for (nb::handle one : objects) {
+            __builtin_prefetch(one.ptr());
+            __builtin_prefetch(reinterpret_cast<const PyASCIIObject*>(one.ptr()) + 1);  // the text, as a rule
+        }
         sought.reserve(count);
         numbers.reserve(count);
         for (std::size_t number = 0; number < count; ++number) {

@@ -290,11 +290,9 @@ bool ArchiveLookup::seen_extent(const ArchiveShard& shard, Sought& one, bool alo
     file.extent = load<Extent>(extent);
     if (!payloads.inside(file.extent)) return false;
     file.known = known_[file.shard].test(file.row);
-    // Of many, the caches would not hold what is read last; the page table's entry is enough then.
-    if (alone && file.known)
-        payloads.prefetch(file.extent);
-    else
-        __builtin_prefetch(payloads.file().data() + file.extent.pointer);
+    payloads.prefetch_pages(file.extent);
+    // Of many, the caches would not hold what is read last.
+    if (alone && file.known) payloads.prefetch(file.extent);
     return true;
 }
 

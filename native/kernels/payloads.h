@@ -85,8 +85,14 @@ public:
         const auto* from = there ? there : file_.data() + extent.pointer;
         for (std::size_t i = 0; i < size; i += 64) __builtin_prefetch(from + i, 0, 1);
     }
+    // Starts loading a line of each of its first pages: much of the time that takes goes into finding these.
+    void prefetch_pages(const Extent& extent) const {
+        const auto size = std::min(extent.size, 4 * kPage);
+        for (std::size_t i = 0; i < size; i += kPage) __builtin_prefetch(file_.data() + extent.pointer + i);
+    }
 
 private:
+    static constexpr std::uint64_t kPage = 4096;
     void copy(const Extent& extent, std::uint8_t* out, const std::uint8_t* there, Upcoming* next) const;
     Bytes unchecked(const Extent& extent, const std::uint8_t* there) const {
         return there ? Bytes(there, extent.size) : file_.subspan(extent.pointer, extent.size);
