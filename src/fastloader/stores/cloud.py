@@ -122,6 +122,15 @@ class CloudStore:
         """At most ``size`` bytes from ``begin`` on, and what the object is, in one request."""
         return self._wait(self._read(Range(key, begin, size, at_most=True)))
 
+    def read_ends(self, key: str, head: int, size: int, tail: int) -> tuple[memoryview, memoryview, Stat]:
+        """At most ``head`` bytes from the beginning and the last ``tail`` of ``size``, asked for at the same time.
+
+        The last are left out where they are of another version.
+        """
+        begin = Range(key, 0, head, at_most=True)
+        (first, found), (last, other) = self._wait(self._all([begin, Range(key, size - tail, tail)]))
+        return first, last if other.version == found.version else memoryview(b""), found
+
     def begin_whole(self, key: str, size: int) -> Future[Found]:
         """The same from the beginning on, asked for now and waited for by whoever needs it."""
         coming: Future[Found] = Future()
@@ -140,16 +149,8 @@ class CloudStore:
         self, key: str, ranges: Sequence[tuple[int, int]], *, version: str | None = None
     ) -> list[memoryview]:
         """Several ranges at once."""
-
-        async def all_of_them() -> list[memoryview]:
-            reads = [asyncio.ensure_future(self._read(Range(key, begin, size, version))) for begin, size in ranges]
-            try:
-                return [data for data, _ in await asyncio.gather(*reads)]
-            finally:
-                for read in reads:
-                    read.cancel()
-
-        return self._wait(all_of_them())
+        found = self._wait(self._all([Range(key, begin, size, version) for begin, size in ranges]))
+        return [data for data, _ in found]
 
     def begin_read(self, key: str, begin: int, size: int, version: str | None, done: Done) -> None:
         """Ask for a range and go on."""
@@ -235,6 +236,14 @@ class CloudStore:
 
         loop = client.event_loop()
         loop.call_soon_threadsafe(lambda: client.keep(loop.create_task(read())))
+
+    async def _all(self, wanted: Sequence[Range]) -> Sequence[Found]:
+        reads = [asyncio.ensure_future(self._read(one)) for one in wanted]
+        try:
+            return await asyncio.gather(*reads)
+        finally:
+            for read in reads:
+                read.cancel()
 
     async def _read(self, wanted: Range) -> Found:
         if wanted.size == 0:
