@@ -86,6 +86,7 @@ def plan_reading(
         return Reading("populate", ahead=-(-READS_AHEAD // max(1, batch_size * payload_fields)))
     a_batch = dataset.sample_bytes * batch_size
     if not habit.window:
+        a_batch = getattr(dataset, "lone_bytes", dataset.sample_bytes) * batch_size
         ahead = -(-READS_AHEAD // max(1, batch_size * payload_fields))
         # Bytes are let go as soon as their batch is made: besides those under way, a few batches' are held.
         memory = min(DEFAULT_MEMORY, max(LEAST_MEMORY, (ahead + min(depth, BATCHES_HELD)) * a_batch * 5 // 4))

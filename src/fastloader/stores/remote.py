@@ -45,12 +45,12 @@ Range = tuple[int, int]
 class RemoteFile:
     """An object's bytes. Every one that is fetched is of the version that was found when it was opened.
 
-    ``tail`` tells from the first bytes how many of the last are needed at once. Who knows the object's size and that
-    number before says so by ``told``: then both ends are asked for at the same time.
+    ``tail`` tells from the first bytes and the size how many of the last bytes are needed at once. Who knows the size
+    and that number before says so by ``told``: then both ends are asked for at the same time.
     """
 
     def __init__(
-        self, path: ObjectPath, tail: Callable[[bytes], int] = lambda head: TAIL, told: Range | None = None
+        self, path: ObjectPath, tail: Callable[[bytes, int], int] = lambda head, size: TAIL, told: Range | None = None
     ) -> None:
         self.path = path
         head, found, last = _ends(path, told)
@@ -66,7 +66,7 @@ class RemoteFile:
         self._there: tuple[Range, ...] = tuple(_joined([(0, len(head)), (self.size - len(last), len(last))], 0))
         self.bytes = self._writable.view()
         self.bytes.flags.writeable = False
-        needed = min(TAIL, self.size, tail(bytes(head)))
+        needed = min(TAIL, self.size, tail(bytes(head), self.size))
         self.ensure([(self.size - needed, needed)])
 
     def ensure(self, ranges: Iterable[Range]) -> None:
@@ -80,10 +80,15 @@ class RemoteFile:
             self._fetch_into(self._writable, missing)
             self._there = tuple(_joined([*self._there, *missing], 0))
 
-    def fetched(self, ranges: Sequence[Range]) -> NDArray[np.uint8]:
-        """Memory like ``bytes`` that has just these ranges; it goes with the last array that looks into it."""
+    def fetched(self, ranges: Sequence[Range], known: Sequence[Range] = ()) -> NDArray[np.uint8]:
+        """Memory like ``bytes`` that has just these ranges; it goes with the last array that looks into it.
+
+        ``known`` are ranges of ``bytes`` that it shall have, too.
+        """
         memory = _blank(self.size)
         self._fetch_into(memory, _joined(ranges, GAP))
+        for begin, size in known:
+            memory[begin : begin + size] = self.bytes[begin : begin + size]
         memory.flags.writeable = False
         return memory
 
