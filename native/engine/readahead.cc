@@ -102,6 +102,15 @@ struct ReadAhead::File {
         if (found != segments.begin() && std::prev(found)->second.end() > at) --found;
         return found;
     }
+
+    // Whether all of it is there or on its way.
+    bool covers(std::uint64_t begin, std::uint64_t end) {
+        for (auto next = from(begin); next != segments.end() && next->second.offset <= begin; ++next) {
+            begin = std::max(begin, next->second.end());
+            if (begin >= end) return true;
+        }
+        return false;
+    }
 };
 
 ReadAhead::Loan::~Loan() {
@@ -110,7 +119,8 @@ ReadAhead::Loan::~Loan() {
 
 // A block within a segment is checked once while that lasts; one that lies in two, each time. So it is but where a cache
 // cuts objects into blocks of its own.
-void ReadAhead::Loan::check_blocks(const Part& part, const Windows& windows) {
+void ReadAhead::Loan::check_blocks(const Part& part) {
+    const auto& windows = *part.windows;
     const std::uint64_t size = windows.items->block_size();
     const auto last = (part.end - 1 - windows.begin) / size;
     for (auto block = (part.begin - windows.begin) / size; block <= last; ++block) {
@@ -150,8 +160,7 @@ const std::uint8_t* ReadAhead::Loan::bytes(std::size_t range) {
     }
     if (part.count == 0 && owner_->is_remote()) throw Failure("memory", "no memory to read into");
     if (part.count == 0) return nullptr;
-    const auto& windows = segments_[part.first]->of->name.windows;
-    if (owner_->is_remote() && windows && windows->items) check_blocks(part, *windows);
+    if (part.windows && part.windows->items) check_blocks(part);
     if (part.count == 1) return segments_[part.first]->to + (part.begin - segments_[part.first]->offset);
     auto whole = std::make_unique_for_overwrite<std::uint8_t[]>(part.end - part.begin);
     for (std::size_t i = part.first; i < part.first + part.count; ++i) {
@@ -337,7 +346,8 @@ std::shared_ptr<ReadAhead::Loan> ReadAhead::prepare(std::vector<Range> ranges, s
         auto& part = loan->parts_[i];
         part.begin = range.begin, part.end = range.begin + range.size;
         const auto& windows = files_[range.file]->name.windows;
-        if (!is_remote() || !windows) continue;
+        if (!is_remote() || !windows || part.begin < windows->begin || part.end > windows->end) continue;
+        part.windows = &*windows;
         const auto around = windows->checkable({part.begin, part.end});
         range.begin = around.begin, range.size = around.end - around.begin;
     }
@@ -460,12 +470,13 @@ const FileName::Span* FileName::span_at(std::uint64_t at) const {
     return behind == spans.begin() ? nullptr : &*std::prev(behind);
 }
 
-// What is read for the sake of a range. A cache has units of its own, which are read whole.
-std::pair<std::uint64_t, std::uint64_t> ReadAhead::widened(const File& file, const Range& wanted,
-                                                           const Loan::Part& part) const {
+// What is read for the sake of a range. What windows of several units have in common may be gone when only some of them are
+// still to come: it is not read again for these. A cache has units of its own, which are read whole.
+std::pair<std::uint64_t, std::uint64_t> ReadAhead::widened(File& file, const Range& wanted, const Loan::Part& part) const {
     const auto unit = file.unit, last = wanted.begin + wanted.size;
-    if (is_remote() && file.name.windows && !options_.apart) {
-        const auto all = file.name.windows->together({part.begin, part.end}, options_.unit);
+    if (part.windows && !options_.apart) {
+        if (file.covers(wanted.begin, last)) return {wanted.begin, last};
+        const auto all = part.windows->together({part.begin, part.end}, options_.unit);
         return {all.begin, all.end};
     }
     if (const auto* span = file.name.span_at(wanted.begin); span && last <= span->end) return {span->begin, span->end};

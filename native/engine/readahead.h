@@ -99,8 +99,9 @@ public:
             std::size_t count = 0;
             std::uint64_t begin = 0;  // what was asked for, of a range that may have more around it
             std::uint64_t end = 0;
+            const Windows* windows = nullptr;  // of an object: those it is one of
         };
-        void check_blocks(const Part& part, const Windows& windows);
+        void check_blocks(const Part& part);
 
         ReadAhead* owner_ = nullptr;
         std::vector<Range> ranges_;
@@ -173,7 +174,7 @@ private:
     void hold(Segment& segment);
     void attach(Loan& loan, std::size_t range, Segment& segment);
     void link(Loan& loan, std::size_t range);
-    std::pair<std::uint64_t, std::uint64_t> widened(const File& file, const Range& wanted, const Loan::Part& part) const;
+    std::pair<std::uint64_t, std::uint64_t> widened(File& file, const Range& wanted, const Loan::Part& part) const;
     void give_up(Loan& loan, Todo& todo);
     void complete(Loan& loan, Todo& todo);
     void finished(std::span<Read* const> reads);

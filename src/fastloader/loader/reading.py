@@ -107,9 +107,10 @@ def plan_reading(
         ahead = max(ahead, -(-reach // max(1, dataset.sample_bytes * batch_size)))
     if memory_limit is not None:
         memory = min(memory, memory_limit // 2)
-    while unit > dataset.page_size and memory < 8 * unit:
+    holds_all = dataset.is_remote and memory >= 2 * size
+    while unit > dataset.page_size and memory < 8 * unit and not holds_all:
         unit //= 2
-    if not habit.window or memory < 8 * unit:
+    if not habit.window or (memory < 8 * unit and not holds_all):
         unit = 0
     ahead = min(ahead, MOST_AHEAD)
     if isinstance(dataset.path, ObjectPath):

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.errors import StoreError
-from fastloader.stores.base import Done, Stat
+from fastloader.errors import NotFoundError, StoreError
+from fastloader.stores.base import ChangedError, Done, RefusedError, Stat, Store
 from fastloader.stores.cache import CachedObject
 from fastloader.stores.opening import ObjectPath
 
@@ -123,11 +123,26 @@ def _ends(path: ObjectPath, told: Range | None) -> tuple[memoryview, Stat, memor
             return head, found, last if found.size == size else memoryview(b"")
     with_stat = getattr(store, "read_with_stat", None)
     if with_stat is not None:
-        head, found = with_stat(path.key, 0, HEAD)
+        head, found = or_empty(store, path.key, lambda: with_stat(path.key, 0, HEAD))
     else:
         found = store.stat(path.key)
         head = store.read(path.key, 0, min(HEAD, found.size), version=found.version)
     return head, found, memoryview(b"")
+
+
+def or_empty(store: Store, key: str, read: Callable[[], tuple[memoryview, Stat]]) -> tuple[memoryview, Stat]:
+    """What reading from the beginning on gives; of an empty object, which refuses every range, nothing."""
+    try:
+        return read()
+    except (NotFoundError, RefusedError, ChangedError):
+        raise
+    except StoreError as error:
+        if "416" not in error.message:
+            raise
+        found = store.stat(key)
+        if found.size:
+            raise
+        return memoryview(b""), found
 
 
 def _blank(size: int) -> NDArray[np.uint8]:
