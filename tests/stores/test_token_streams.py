@@ -342,9 +342,9 @@ def test_what_can_not_be_a_stream(folder: Path, s3: S3Server, tmp_path: Path) ->
         stream(f"{BUCKET}/one.fld", cache_size="1GB")
     with pytest.raises(ValueError, match="io='pread' is for local files"):
         list(fl.DataLoader(stream(f"{BUCKET}/one.fld"), io="pread"))
+    twice = stream(f"{BUCKET}/one.fld", f"{BUCKET}/shards.fld", cache_dir=tmp_path, cache_size="5MB")
     with pytest.raises(ValueError, match=r"cache_size: .* needs"):
-        both_of_it = stream(f"{BUCKET}/one.fld", f"{BUCKET}/shards.fld", cache_dir=tmp_path, cache_size="5MB")
-        list(fl.DataLoader(both_of_it, order="random"))
+        list(fl.DataLoader(twice, order="random"))
 
 
 def test_commands_show_streams_at_urls(folder: Path, s3: S3Server, damaged: str) -> None:

@@ -120,7 +120,7 @@ class WindowDataset:
                 hint="make a stream of each",
             )  # fmt: skip
         self.dtype = self.tokens[0].dtype
-        if known is not None and known != self._identities:
+        if known is not None and known != self.identities:
             raise FormatError("has other files than when the stream was opened", path=self.path, hint="open it again")
         field = NDArrayField(self.dtype, (length,))
         self._field = field
@@ -144,11 +144,12 @@ class WindowDataset:
         return tuple(one.count for one in self.tokens)
 
     @property
-    def _identities(self) -> tuple[tuple[int, str], ...]:
+    def identities(self) -> tuple[tuple[int, str], ...]:
+        """What tells the files from others: their tokens and, of objects, their versions."""
         return tuple((one.count, one.version) for one in self.tokens)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return WindowDataset, (*self._made, self._identities)
+        return WindowDataset, (*self._made, self.identities)
 
     def warm(self, numbers: Sequence[int], use: Callable[[int], object]) -> None:
         """All files are open."""
