@@ -82,6 +82,7 @@ class CloudStore:
         self._small_objects = False
         self._process = 0
         self._readers: Any = None
+        self._listers: Any = None
         self._writers: Any = None
         self._reader()  # an option that is unknown is told now
 
@@ -98,16 +99,23 @@ class CloudStore:
             self._readers = connect(self.kind, self.url, self._config, self.policy, repeats=False)
         return self._readers
 
+    def _lister(self) -> Any:
+        """The client that lists, and repeats itself."""
+        self._be_in_this_process()
+        if self._listers is None:
+            self._listers = connect(self.kind, self.url, self._config, self.policy, repeats=True)
+        return self._listers
+
     def writer(self) -> Any:
-        """The client that lists and writes, and repeats itself."""
+        """The client that writes, and repeats itself; a part of an object may take long."""
         self._be_in_this_process()
         if self._writers is None:
-            self._writers = connect(self.kind, self.url, self._config, self.policy, repeats=True)
+            self._writers = connect(self.kind, self.url, self._config, self.policy, repeats=True, patient=True)
         return self._writers
 
     def _be_in_this_process(self) -> None:
         if self._process != os.getpid():
-            self._readers = self._writers = None
+            self._readers = self._listers = self._writers = None
             self._process = os.getpid()
 
     def stat(self, key: str) -> Stat:
@@ -166,7 +174,7 @@ class CloudStore:
             if folder:
                 with contextlib.suppress(NotFoundError):
                     yield self.stat(folder)
-            for page in client.module().list(self.writer(), folder or None):
+            for page in client.module().list(self._lister(), folder or None):
                 for meta in page:
                     yield _stat_of(meta)
         except FastLoaderError:
