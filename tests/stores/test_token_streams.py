@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from http_server import web_server
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.forking import forked
 from tests.stores.fault_proxy import Fault, Proxy, fault_proxy
 
@@ -248,6 +250,37 @@ def test_a_flipped_bit_is_found_and_named(damaged: str, folder: Path, s3: S3Serv
             with pytest.raises(fl.ChecksumError, match=told):
                 epoch(stream, order)
         assert np.array_equal(epoch(stream, on_error="skip"), epoch(other, on_error="skip"))
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
+    """A stream of several blocks, and its tokens."""
+    path, tokens = tmp_path_factory.mktemp("small") / "x.fld", np.random.default_rng(2).integers(0, 250, 150_000)
+    with fl.TokenStreamWriter(path, vocab_size=250) as writer:
+        writer.write(tokens)
+    return path.read_bytes(), tokens.astype(np.uint8).tobytes()
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_whatever_changed_of_an_object_its_tokens_are_right_or_refused(small: tuple[bytes, bytes], data: Any) -> None:
+    content, tokens = small
+    changed = bytearray(content)
+    tables = content.rindex(tokens[-9:])  # what lies behind is changed as often as all the tokens
+    for _ in range(data.draw(st.integers(1, 2))):
+        places = st.integers(0, len(content) - 1), st.integers(tables, len(content) - 1), st.integers(0, 300)
+        changed[data.draw(st.one_of(*places))] ^= 1 << data.draw(st.integers(0, 7))
+    MemoryStore("changed").put("x.fld", bytes(changed))
+    try:
+        stream = fl.TokenStream("memory://changed/x.fld", 999)
+    except (fl.FormatError, ValueError):
+        return
+    for read in (lambda: stream.read_batch(range(len(stream)))["tokens"], lambda: epoch(stream, "sequential")):
+        try:
+            found = read()
+        except fl.FormatError:
+            continue
+        assert found.tobytes() == b"".join(tokens[at : at + 1000] for at in range(0, len(tokens) - 999, 999))
 
 
 @pytest.fixture
