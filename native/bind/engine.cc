@@ -345,6 +345,7 @@ void bind_engine(nb::module_& m) {
             for (nb::handle one : payloads) {
                 const auto& found = nb::cast<const BoundPayloads&>(one).payloads;
                 if (!found.in_memory()) name.mapped = found.file(), name.end = found.data_end();
+                if (found.has_windows()) name.windows = found.windows();
             }
             e.held.push_back(nb::borrow(payloads));
             if (!spans.is_none()) {

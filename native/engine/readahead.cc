@@ -71,6 +71,7 @@ struct ReadAhead::Segment : Read {
     bool over = false;
     bool idle = false;
     bool kept = false;                // its memory is the page cache's: it stays after its last batch
+    std::optional<AtomicBits> checked{};  // blocks that were found to be right, counted from where it begins
     Loan* waiter = nullptr;           // the first who waits for it; mostly there is no other
     std::vector<Loan*> more_waiters;
     std::list<Segment*>::iterator place;  // in idle_ or kept_, while it is idle
@@ -101,10 +102,48 @@ struct ReadAhead::File {
         if (found != segments.begin() && std::prev(found)->second.end() > at) --found;
         return found;
     }
+
+    // Whether all of it is there or on its way.
+    bool covers(std::uint64_t begin, std::uint64_t end) {
+        for (auto next = from(begin); next != segments.end() && next->second.offset <= begin; ++next) {
+            begin = std::max(begin, next->second.end());
+            if (begin >= end) return true;
+        }
+        return false;
+    }
 };
 
 ReadAhead::Loan::~Loan() {
     if (owner_) owner_->release(*this);
+}
+
+// A block within a segment is checked once while that lasts; one that lies in two, each time. So it is but where a cache
+// cuts objects into blocks of its own.
+void ReadAhead::Loan::check_blocks(const Part& part) {
+    const auto& windows = *part.windows;
+    const std::uint64_t size = windows.items->block_size();
+    const auto last = (part.end - 1 - windows.begin) / size;
+    for (auto block = (part.begin - windows.begin) / size; block <= last; ++block) {
+        const auto begin = windows.begin + block * size;
+        const auto end = std::min(begin + size, windows.begin + windows.items->size());
+        std::vector<std::uint8_t> whole;
+        for (std::size_t i = part.first; i < part.first + part.count; ++i) {
+            auto& segment = *segments_[i];
+            const auto from = std::max(begin, segment.offset), to = std::min(end, segment.end());
+            if (from >= to) continue;
+            const auto* there = segment.to + (from - segment.offset);
+            if (from == begin && to == end) {
+                const auto bit = (begin - segment.offset) / size;
+                if (segment.checked->test(bit)) break;
+                windows.items->check_copy(block, Bytes(there, end - begin));
+                segment.checked->set(bit);
+                break;
+            }
+            whole.resize(end - begin);
+            guarded([&] { std::memcpy(whole.data() + (from - begin), there, to - from); });
+        }
+        if (!whole.empty()) windows.items->check_copy(block, whole);
+    }
 }
 
 const std::uint8_t* ReadAhead::Loan::bytes(std::size_t range) {
@@ -121,14 +160,16 @@ const std::uint8_t* ReadAhead::Loan::bytes(std::size_t range) {
     }
     if (part.count == 0 && owner_->is_remote()) throw Failure("memory", "no memory to read into");
     if (part.count == 0) return nullptr;
-    if (part.count == 1) return segments_[part.first]->to + (wanted.begin - segments_[part.first]->offset);
-    auto whole = std::make_unique_for_overwrite<std::uint8_t[]>(wanted.size);
+    if (part.windows && part.windows->items) check_blocks(part);
+    if (part.count == 1) return segments_[part.first]->to + (part.begin - segments_[part.first]->offset);
+    auto whole = std::make_unique_for_overwrite<std::uint8_t[]>(part.end - part.begin);
     for (std::size_t i = part.first; i < part.first + part.count; ++i) {
         const auto& segment = *segments_[i];
-        const auto begin = std::max(segment.offset, wanted.begin);
-        const auto end = std::min(segment.end(), wanted.begin + wanted.size);
+        const auto begin = std::max(segment.offset, part.begin);
+        const auto end = std::min(segment.end(), part.end);
+        if (begin >= end) continue;
         guarded([&] {
-            std::memcpy(whole.get() + (begin - wanted.begin), segment.to + (begin - segment.offset), end - begin);
+            std::memcpy(whole.get() + (begin - part.begin), segment.to + (begin - segment.offset), end - begin);
         });
     }
     joined_.push_back(std::move(whole));
@@ -300,6 +341,16 @@ std::shared_ptr<ReadAhead::Loan> ReadAhead::prepare(std::vector<Range> ranges, s
     loan->ready_ = std::move(ready);
     loan->parts_.resize(loan->ranges_.size());
     std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < loan->ranges_.size(); ++i) {
+        auto& range = loan->ranges_[i];
+        auto& part = loan->parts_[i];
+        part.begin = range.begin, part.end = range.begin + range.size;
+        const auto& windows = files_[range.file]->name.windows;
+        if (!is_remote() || !windows || part.begin < windows->begin || part.end > windows->end) continue;
+        part.windows = &*windows;
+        const auto around = windows->checkable({part.begin, part.end});
+        range.begin = around.begin, range.size = around.end - around.begin;
+    }
     ++loans_;
     return loan;
 }
@@ -385,6 +436,10 @@ bool ReadAhead::try_serve(Loan& loan, Todo& todo, bool beyond) {
             segment.block = piece.block;
             const auto* span = piece.file->name.span_at(piece.begin);
             if (span && span->begin == piece.begin && span->end == piece.end) segment.payloads = span->payloads;
+            if (const auto& windows = piece.file->name.windows; windows && is_remote()) {
+                segment.payloads = windows->within({piece.begin, piece.end});
+                if (windows->items) segment.checked.emplace(segment.size / windows->items->block_size() + 1);
+            }
             piece.segment = &segment;
             todo.reads.push_back(&segment);
             counts_.bytes += segment.size;
@@ -392,8 +447,9 @@ bool ReadAhead::try_serve(Loan& loan, Todo& todo, bool beyond) {
         counts_.reads += pieces.size();
         loan.segments_.reserve(order.size());
         for (std::size_t i = 0; i < order.size(); ++i) {
-            loan.parts_[order[i]] = {loan.segments_.size(), 0};
-            counts_.asked += loan.ranges_[order[i]].size;
+            auto& part = loan.parts_[order[i]];
+            part.first = loan.segments_.size(), part.count = 0;
+            counts_.asked += part.end - part.begin;
             if (covers[i])
                 attach(loan, order[i], *pieces[covers[i] - 1].segment);
             else
@@ -414,9 +470,15 @@ const FileName::Span* FileName::span_at(std::uint64_t at) const {
     return behind == spans.begin() ? nullptr : &*std::prev(behind);
 }
 
-// What is read for the sake of a range.
-std::pair<std::uint64_t, std::uint64_t> ReadAhead::widened(const File& file, const Range& wanted) const {
+// What is read for the sake of a range. What windows of several units have in common may be gone when only some of them are
+// still to come: it is not read again for these. A cache has units of its own, which are read whole.
+std::pair<std::uint64_t, std::uint64_t> ReadAhead::widened(File& file, const Range& wanted, const Loan::Part& part) const {
     const auto unit = file.unit, last = wanted.begin + wanted.size;
+    if (part.windows && !options_.apart) {
+        if (file.covers(wanted.begin, last)) return {wanted.begin, last};
+        const auto all = part.windows->together({part.begin, part.end}, options_.unit);
+        return {all.begin, all.end};
+    }
     if (const auto* span = file.name.span_at(wanted.begin); span && last <= span->end) return {span->begin, span->end};
     const auto end = (last + unit - 1) / unit * unit;
     return {wanted.begin / unit * unit, is_remote() ? std::min(end, std::max(file.name.end, last)) : end};
@@ -458,7 +520,7 @@ std::vector<ReadAhead::Piece> ReadAhead::missing_pieces(Loan& loan, std::vector<
             continue;
         }
         file.used = ++clock_;
-        auto [at, end] = widened(file, wanted);
+        auto [at, end] = widened(file, wanted, loan.parts_[range]);
         if (!pieces.empty() && pieces.back().file == &file) at = std::max(at, pieces.back().end);
         for (auto next = file.from(at); at < end; ++next) {
             const bool more = next != file.segments.end() && next->second.offset < end;

@@ -9,12 +9,14 @@
 #include <memory>
 #include <memory_resource>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "arena.h"
 #include "bytes.h"
+#include "payloads.h"
 #include "reads.h"
 
 namespace fl {
@@ -48,6 +50,9 @@ struct FileName {
         std::uint64_t begin, end, payloads;
     };
     std::vector<Span> spans{};
+    // Where payloads are windows. Of an object, whole blocks of what has checksums are read, and a block is checked before
+    // any of its bytes are given out.
+    std::optional<Windows> windows{};
 
     // The span that begins at or before `at`.
     const Span* span_at(std::uint64_t at) const;
@@ -82,19 +87,25 @@ public:
         Loan(const Loan&) = delete;
         Loan& operator=(const Loan&) = delete;
 
-        // The range's bytes; null where they have to come from the mapping. Throws Failure "io" where the disk failed.
+        // The range's bytes; null where they have to come from the mapping. Throws Failure "io" where the disk failed,
+        // "remote" where a store did, "table" where a block of an object's windows is damaged.
         // Only once the loan is ready, from one thread at a time.
         const std::uint8_t* bytes(std::size_t range);
 
     private:
         friend class ReadAhead;
         struct Part {
-            std::size_t first = 0;
+            std::size_t first = 0;  // of the segments that hold it
             std::size_t count = 0;
+            std::uint64_t begin = 0;  // what was asked for, of a range that may have more around it
+            std::uint64_t end = 0;
+            const Windows* windows = nullptr;  // of an object: those it is one of
         };
+        void check_blocks(const Part& part);
+
         ReadAhead* owner_ = nullptr;
         std::vector<Range> ranges_;
-        std::vector<Part> parts_;          // which segments hold each range
+        std::vector<Part> parts_;  // one a range
         std::vector<Segment*> segments_;
         std::vector<std::unique_ptr<std::uint8_t[]>> joined_;  // ranges that lie in several segments
         std::function<void()> ready_;
@@ -163,7 +174,7 @@ private:
     void hold(Segment& segment);
     void attach(Loan& loan, std::size_t range, Segment& segment);
     void link(Loan& loan, std::size_t range);
-    std::pair<std::uint64_t, std::uint64_t> widened(const File& file, const Range& wanted) const;
+    std::pair<std::uint64_t, std::uint64_t> widened(File& file, const Range& wanted, const Loan::Part& part) const;
     void give_up(Loan& loan, Todo& todo);
     void complete(Loan& loan, Todo& todo);
     void finished(std::span<Read* const> reads);

@@ -7,6 +7,39 @@
 #include "inflate.h"
 
 namespace fl {
+namespace {
+
+constexpr std::uint64_t kBetween = 8 << 10;  // bytes between windows that cost little to read along
+
+}  // namespace
+
+std::uint64_t Windows::rows() const {
+    const auto room = end - begin;
+    return room < size ? 0 : (room - size) / step + 1;
+}
+
+Windows::Span Windows::checkable(Span bytes) const {
+    if (!items) return bytes;
+    const std::uint64_t block = items->block_size();
+    const auto last = (bytes.end - begin + block - 1) / block * block;
+    return {begin + (bytes.begin - begin) / block * block, begin + std::min<std::uint64_t>(last, items->size())};
+}
+
+Windows::Span Windows::together(Span bytes, std::uint64_t unit) const {
+    const auto between = step > size ? step - size : 0;
+    if (!unit || between > std::max<std::uint64_t>(kBetween, items ? items->block_size() : 0)) return checkable(bytes);
+    const auto first = bytes.begin / unit * unit, last = first + unit - 1;
+    const auto from = first <= begin ? 0 : (first - begin + step - 1) / step;
+    const auto to = std::min((last - begin) / step, rows() - 1);
+    return checkable({begin + from * step, begin + to * step + size});
+}
+
+std::uint64_t Windows::within(Span bytes) const {
+    const auto count = rows();
+    const auto begun = bytes.end <= begin ? 0 : std::min(count, (bytes.end - 1 - begin) / step + 1);
+    const auto over = bytes.begin < begin + size ? 0 : std::min(count, (bytes.begin - size - begin) / step + 1);
+    return begun - over;
+}
 
 Payloads::Payloads(Bytes file, const Table& extents, std::uint64_t data_begin, std::uint64_t data_end,
                    const Dictionary* dictionary, Foreign foreign)
@@ -29,9 +62,7 @@ Payloads::Payloads(Bytes file, const Windows& windows)
 }
 
 std::uint64_t Payloads::rows() const {
-    if (extents_) return extents_->rows();
-    const auto room = data_end_ - data_begin_;
-    return room < windows_.size ? 0 : (room - windows_.size) / windows_.step + 1;
+    return extents_ ? extents_->rows() : windows_.rows();
 }
 
 Extent Payloads::window(std::uint64_t row) const {
@@ -39,8 +70,8 @@ Extent Payloads::window(std::uint64_t row) const {
     return {data_begin_ + row * windows_.step, windows_.size, windows_.size, 0, Codec::none, {}};
 }
 
-// Whole blocks are checked when a window of them is first read. Bytes that were read past the mapping are but the
-// window's own; there is nothing to check them against.
+// Whole blocks are checked when a window of them is first read. Bytes of a file that were read past the mapping are but the
+// window's own; there is nothing to check them against. Those of an object were checked by who had them read.
 void Payloads::check_items(const Extent& extent) const {
     if (!windows_.items) return;
     const auto item = windows_.items->row_size();

@@ -30,6 +30,20 @@ struct Windows {
     std::uint64_t size = 0;
     std::uint64_t step = 1;
     const Table* items = nullptr;
+
+    // Bytes of the file, from the first to behind the last.
+    struct Span {
+        std::uint64_t begin, end;
+    };
+
+    std::uint64_t rows() const;
+    // What must be read so that these bytes can be checked: the blocks they lie in, where there are some.
+    Span checkable(Span bytes) const;
+    // The same of all windows that begin in the same `unit` of the file as these bytes do; of these bytes alone where there
+    // is no unit, or where little of what lies between windows would be used.
+    Span together(Span bytes, std::uint64_t unit) const;
+    // How many have some of these bytes.
+    std::uint64_t within(Span bytes) const;
 };
 
 // Extents of files that others wrote. They may have no checksums, or zip's: a CRC-32 of what is made of the stored bytes.
@@ -64,6 +78,7 @@ public:
     const Table& extents() const { return *extents_; }  // where there are some
     bool has_windows() const { return !extents_; }
     bool in_memory() const { return foreign_.in_memory; }
+    const Windows& windows() const { return windows_; }  // where there are some
     Extent window(std::uint64_t row) const;
     Bytes file() const { return file_; }
     std::uint64_t data_end() const { return data_end_; }

@@ -20,6 +20,11 @@ constexpr std::uint32_t kLargestRead = 16 << 10;  // a block that is read lies o
 // Blocks are asked for with those beside them, so many bytes: that takes a disk hardly longer, and others are there soon.
 constexpr std::size_t kAskedTogether = 16 << 10;
 
+void compare(std::size_t block, std::uint32_t stored, std::uint32_t computed) {
+    if (stored != computed)
+        throw Failure("table", "block " + std::to_string(block) + " is damaged", stored, computed);
+}
+
 }  // namespace
 
 Table::Table(Bytes rows, std::uint32_t row_size, std::uint32_t block_size, Bytes crcs)
@@ -82,9 +87,14 @@ void Table::check_now(std::size_t block) const {
 }
 
 void Table::see(std::size_t block, std::uint32_t stored, std::uint32_t computed) const {
-    if (stored != computed)
-        throw Failure("table", "block " + std::to_string(block) + " is damaged", stored, computed);
+    compare(block, stored, computed);
     if (!seen_.set(block)) std::atomic_ref(unseen_).fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Table::check_copy(std::size_t block, Bytes bytes) const {
+    std::uint32_t computed = 0;
+    guarded([&] { computed = crc32c(bytes); });
+    compare(block, stored_crc(block), computed);
 }
 
 void Table::read(std::uint64_t row, std::size_t width, std::uint8_t* out) const {

@@ -21,6 +21,7 @@ public:
 
     std::uint64_t rows() const { return rows_; }
     std::uint32_t row_size() const { return row_size_; }
+    std::uint32_t block_size() const { return block_size_; }
     std::size_t blocks() const { return blocks_; }
 
     // From now on a block that was not checked yet is read from this file, at `offset` its first row, where rows are
@@ -72,6 +73,9 @@ public:
 
     // Checks one block again, whatever was seen before; returns false and both sums when it is damaged.
     bool check_block(std::size_t block, std::uint32_t& stored, std::uint32_t& computed) const;
+
+    // The same of a block that was read to elsewhere. Throws Failure "table" when it is damaged.
+    void check_copy(std::size_t block, Bytes bytes) const;
 
 private:
     // Two divisions a row would be a good part of looking rows up.

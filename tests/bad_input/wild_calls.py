@@ -7,6 +7,7 @@ import functools
 import io
 import os
 import tarfile
+import threading
 import zlib
 from collections.abc import Callable
 from random import Random
@@ -497,6 +498,55 @@ def use_texts(w: Wild) -> None:
     kernels.gather_fixed([windows], None, np.array([0, -1, windows.rows], np.int64), size, w.out(3 * min(size, 1000)))
 
 
+def use_fetched_windows(w: Wild) -> None:
+    """Windows of an object whose bytes may be wrong, too few or missing; and two kinds of them in one file."""
+    pick, item = w.rng.choice, w.rng.choice([1, 2, 4])
+    tokens, block = w.rng.randbytes(item * pick([0, 1, 50, 700])), pick([1, 7, 64, 256, 5000, 2**32 - 1])
+    begin = pick([0, 1, 64, 300])
+    held = exact(bytes(begin) + tokens + kernels.block_crcs(tokens, block))
+    table = kernels.Table(held, begin, len(tokens), item, block, begin + len(tokens))
+    size = item * pick([1, 3, 40])
+    kinds = [
+        kernels.Payloads.windows(
+            held, pick([begin, begin, begin // 2]), begin + len(tokens) - pick([0, 0, 1]), size,
+            pick([item, size, 5 * size, 2**63]), pick([table, table, None]),
+        )
+        for _ in range(pick([1, 1, 2]))
+    ]  # fmt: skip
+    io = (5, pick([0, 300, 1 << 20]), pick([0, 1, 64, 512, 1 << 40]), w.rng.random() < 0.3)
+    engine = kernels.Engine([(1, 0, size, 0, None, [])], 2, 2, 0, io)
+    file = engine.add_file(("object", 0, 0), kinds)
+    for windows in kinds:
+        engine.add_source([(None, None, windows, file)])
+    ended, answers = threading.Event(), Random(w.rng.random())
+
+    def serve() -> None:
+        while not ended.is_set():
+            for ticket, _, at, count in engine.take_reads(4, 5):
+                answer = answers.choice(["right", "right", "right", "noise", "few", "none"])
+                if answer == "none":
+                    engine.fail_read(ticket, "not now")
+                else:
+                    right = bytes(held[at : at + count])
+                    engine.finish_read(ticket, exact({"few": right[:-1], "noise": right[::-1]}.get(answer, right)))
+
+    engine.start()
+    server = threading.Thread(target=serve)
+    server.start()
+    try:
+        tickets = []
+        for _ in range(pick([1, 4])):
+            rows = w.rows()
+            attempt(lambda rows=rows: tickets.append(engine.submit(w.which(rows), rows)))
+        for ticket in tickets:
+            attempt(lambda ticket=ticket: engine.wait(ticket))
+    finally:
+        ended.set()
+        engine.wake_reads()
+        server.join()
+        engine.stop()
+
+
 def use_conversions(w: Wild) -> None:
     """Arrays as numbers of another type, of sizes that may not be theirs."""
     pick = w.rng.choice
@@ -634,6 +684,7 @@ CALLS: list[Callable[[Wild], None]] = [
     use_table, use_payloads, use_keys, use_take, use_gather, use_gather, use_images, use_jpeg_parts, use_codecs,
     use_sums, use_placement, use_engine, use_engine, use_orders, use_pixels, use_pixels,
     use_programs, use_programs, use_conversions, use_sounds, use_sounds, use_texts, use_texts,
+    use_fetched_windows,
     use_tars, use_foreign,
 ]  # fmt: skip
 

@@ -134,7 +134,7 @@ def test_what_is_told_of_an_object_may_be_wrong(s3: S3Server, told: tuple[int, i
     store, at = open_store(f"s3://fetched/{secrets.token_hex(6)}", s3.storage_options())
     data = np.random.default_rng(1).bytes(70_000)
     store.put(at, data)
-    file = RemoteFile(ObjectPath(store, at), lambda head: 2_000, told)
+    file = RemoteFile(ObjectPath(store, at), lambda head, size: 2_000, told)
     assert file.size == len(data)
     assert bytes(file.bytes[:4096]) == data[:4096]
     assert bytes(file.bytes[-2_000:]) == data[-2_000:]

@@ -309,6 +309,14 @@ def test_a_writer_that_fails_leaves_nothing(tmp_path):
         fl.TokenStreamWriter(tmp_path / "x.fld", vocab_size=9).write("text")
 
 
+def test_a_writer_says_how_a_stream_comes_into_a_bucket(tmp_path):
+    with pytest.raises(ValueError, match=r'"fastloader store put -r FILE s3://bucket/x\.fld" copies one there'):
+        fl.TokenStreamWriter("s3://bucket/x.fld", vocab_size=9)
+    with fl.TokenStreamWriter(f"file://{tmp_path}/x.fld", vocab_size=9) as writer:
+        writer.write([1, 2, 3])
+    assert fl.TokenStream(f"file://{tmp_path}/x.fld", 2)[0]["tokens"].tolist() == [1, 2, 3]
+
+
 def test_a_writer_does_not_replace_foreign_folders(tmp_path):
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "mine.txt").write_text("keep")

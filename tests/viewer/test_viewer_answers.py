@@ -22,6 +22,7 @@ from viewed import sample as made
 import fastloader as fl
 from fastloader.errors import FormatError
 from fastloader.formats.entries import Entry
+from fastloader.stores import MemoryStore
 from fastloader.viewer import open_samples
 from fastloader.viewer.media import sniff
 
@@ -405,9 +406,11 @@ def test_an_archive_is_shown_as_its_files(tmp_path: Path) -> None:
 def test_a_stream_of_tokens_is_shown_as_windows(tmp_path: Path) -> None:
     with fl.TokenStreamWriter(tmp_path / "x.fld", vocab_size=1000) as writer:
         writer.write(np.arange(700) % 1000)
-    with Served(tmp_path / "x.fld") as served:
-        (value,) = told(served, 1).values()
-        assert (value["kind"], value["tokens"][0], value["count"]) == ("tokens", 256, 256)
+    MemoryStore("viewed").put("x.fld", (tmp_path / "x.fld").read_bytes())
+    for path in (tmp_path / "x.fld", "memory://viewed/x.fld"):
+        with Served(path) as served:
+            (value,) = told(served, 1).values()
+            assert (value["kind"], value["tokens"][0], value["count"]) == ("tokens", 256, 256)
 
 
 def test_samples_that_only_come_one_after_the_other_are_refused(tmp_path: Path) -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastloader import kernels
 from fastloader.cli.output import printable
 from fastloader.errors import KeyNotFoundError
 from fastloader.fields import TokenStreamField
-from fastloader.formats.fld import Dataset
+from fastloader.formats.fld import Dataset, explain
 from fastloader.formats.fld.layout import Kind
-from fastloader.formats.tokens import WindowDataset
+from fastloader.formats.tokens import NAME, tokens_of
+from fastloader.formats.windows import WindowFile
 
 SHOWN_TOKENS = 64
 
@@ -28,6 +29,7 @@ def stream_of(dataset: Dataset) -> TokenStreamField | None:
 
 def num_tokens(dataset: Dataset, field: TokenStreamField) -> int:
     """Tokens of all shards."""
+    dataset.warm(range(len(dataset.shards)), dataset.file)
     entries = (dataset.file(number).directory.get((Kind.TOKENS, 0)) for number in range(len(dataset.shards)))
     return sum(entry.size for entry in entries if entry is not None) // field.dtype.itemsize
 
@@ -43,17 +45,22 @@ def told(dataset: Dataset, field: TokenStreamField) -> str:
 
 def tokens_from(dataset: Dataset, field: TokenStreamField, place: int, most: int | None) -> tuple[int, NDArray[Any]]:
     """Tokens from a place on, which counts from the end where it is negative, and no further than their shard goes."""
-    path, total = Path(str(dataset.path)), num_tokens(dataset, field)
+    total = num_tokens(dataset, field)
     if not -total <= place < total:
         there = f"they are numbered 0 to {total - 1}" if total else "there are none"
-        raise KeyNotFoundError(f"no token has the number {place}; {there}", path=path)
-    first = place % total
-    single = WindowDataset([path], 1, 1, None, 0)
-    number, row = single.where(first)
-    left = single.file(number).num_samples - row
-    length = left if most is None else min(most, left)
-    windows = WindowDataset([path], length, 1, None, 0).file(number)
-    return first, np.frombuffer(windows.payload(0, row), field.dtype)
+        raise KeyNotFoundError(f"no token has the number {place}; {there}", path=dataset.path)
+    first = row = place % total
+    for number in range(len(dataset.shards)):
+        tokens = tokens_of(dataset.file(number))
+        if row < tokens.count:
+            break
+        row -= tokens.count
+    left = tokens.count - row
+    window = WindowFile(tokens, left if most is None else min(most, left), 1, dataset.descriptors)
+    try:
+        return first, np.frombuffer(window.payload(0, row), field.dtype)
+    except kernels.Failure as failure:
+        raise explain(failure, tokens.path, None, NAME) from failure
 
 
 def heading(first: int, shown: int, total: int) -> str:

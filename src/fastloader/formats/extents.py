@@ -129,7 +129,7 @@ class ExtentFile:
     def __init__(self, part: Part, names: Sequence[str], fields: Sequence[Field]) -> None:
         where = part.places.locate(part.path)
         self.path: Path | ObjectPath = where if isinstance(where, ObjectPath) else where.absolute()
-        self.remote = RemoteFile(where, tail=lambda head: 0) if isinstance(where, ObjectPath) else None
+        self.remote = RemoteFile(where, tail=lambda head, size: 0) if isinstance(where, ObjectPath) else None
         try:
             opened = self.remote or MappedFile(where)  # type: ignore[arg-type]
         except FileNotFoundError as error:

@@ -10,9 +10,10 @@ from itertools import chain
 from typing import Any
 
 from fastloader.errors import NotFoundError, StoreError
-from fastloader.stores import BlockCache, ChangedError, ObjectPath, RefusedError, Store, open_store
+from fastloader.stores import BlockCache, ObjectPath, Store, open_store
 from fastloader.stores.base import Stat, full_url
 from fastloader.stores.cache import CachedObject
+from fastloader.stores.remote import or_empty
 from fastloader.stores.urls import parse_url
 
 LARGEST = 1 << 40
@@ -142,17 +143,7 @@ class RemoteObjects:
         return self._checked(store, key, lambda: with_stat(key, 0, LARGEST))
 
     def _checked(self, store: Store, key: str, read: Callable[[], tuple[memoryview, Stat]]) -> tuple[bytes, str]:
-        try:
-            data, told = read()
-        except (NotFoundError, RefusedError, ChangedError):
-            raise
-        except StoreError as error:
-            if "416" not in error.message:  # what an empty object says to whoever asks for a range of it
-                raise
-            told = store.stat(key)
-            if told.size:
-                raise
-            return b"", told.version
+        data, told = or_empty(store, key, read)
         return bytes(data), told.version
 
     def within(self, folder: str) -> list[str]:

@@ -87,6 +87,7 @@ def plan_reading(
         return Reading("populate", ahead=-(-READS_AHEAD // max(1, batch_size * payload_fields)))
     a_batch = dataset.sample_bytes * batch_size
     if not habit.window:
+        a_batch = getattr(dataset, "lone_bytes", dataset.sample_bytes) * batch_size
         ahead = -(-READS_AHEAD // max(1, batch_size * payload_fields))
         # Bytes are let go as soon as their batch is made: besides those under way, a few batches' are held.
         memory = min(DEFAULT_MEMORY, max(LEAST_MEMORY, (ahead + min(depth, BATCHES_HELD)) * a_batch * 5 // 4))
@@ -113,9 +114,10 @@ def plan_reading(
         ahead = max(ahead, -(-reach // max(1, a_batch)))
     if memory_limit is not None:
         memory = min(memory, memory_limit // 2)
-    while unit > dataset.page_size and memory < 8 * unit:
+    holds_all = dataset.is_remote and memory >= 2 * size
+    while unit > dataset.page_size and memory < 8 * unit and not holds_all:
         unit //= 2
-    if not habit.window or memory < 8 * unit:
+    if not habit.window or (memory < 8 * unit and not holds_all):
         unit = 0
     ahead = min(ahead, MOST_AHEAD)
     if isinstance(dataset.path, ObjectPath):

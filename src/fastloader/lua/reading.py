@@ -113,7 +113,7 @@ class PlanReader:
         """Its number among all, and its size."""
         where = locate(path, self._how.storage_options if "://" in path else None)
         try:
-            file = RemoteFile(where, tail=lambda head: 0) if isinstance(where, ObjectPath) else MappedFile(where)
+            file = RemoteFile(where, tail=lambda head, size: 0) if isinstance(where, ObjectPath) else MappedFile(where)
         except FileNotFoundError as error:
             raise NotFoundError("there is no such file", path=path, hint="check the path the script opens") from error
         remote = isinstance(file, RemoteFile)

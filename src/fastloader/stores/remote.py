@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.errors import StoreError
-from fastloader.stores.base import Done, Stat
+from fastloader.errors import NotFoundError, StoreError
+from fastloader.stores.base import ChangedError, Done, RefusedError, Stat, Store
 from fastloader.stores.cache import CachedObject
 from fastloader.stores.opening import ObjectPath
 
@@ -45,12 +45,12 @@ Range = tuple[int, int]
 class RemoteFile:
     """An object's bytes. Every one that is fetched is of the version that was found when it was opened.
 
-    ``tail`` tells from the first bytes how many of the last are needed at once. Who knows the object's size and that
-    number before says so by ``told``: then both ends are asked for at the same time.
+    ``tail`` tells from the first bytes and the size how many of the last bytes are needed at once. Who knows the size
+    and that number before says so by ``told``: then both ends are asked for at the same time.
     """
 
     def __init__(
-        self, path: ObjectPath, tail: Callable[[bytes], int] = lambda head: TAIL, told: Range | None = None
+        self, path: ObjectPath, tail: Callable[[bytes, int], int] = lambda head, size: TAIL, told: Range | None = None
     ) -> None:
         self.path = path
         head, found, last = _ends(path, told)
@@ -66,7 +66,7 @@ class RemoteFile:
         self._there: tuple[Range, ...] = tuple(_joined([(0, len(head)), (self.size - len(last), len(last))], 0))
         self.bytes = self._writable.view()
         self.bytes.flags.writeable = False
-        needed = min(TAIL, self.size, tail(bytes(head)))
+        needed = min(TAIL, self.size, tail(bytes(head), self.size))
         self.ensure([(self.size - needed, needed)])
 
     def ensure(self, ranges: Iterable[Range]) -> None:
@@ -80,10 +80,15 @@ class RemoteFile:
             self._fetch_into(self._writable, missing)
             self._there = tuple(_joined([*self._there, *missing], 0))
 
-    def fetched(self, ranges: Sequence[Range]) -> NDArray[np.uint8]:
-        """Memory like ``bytes`` that has just these ranges; it goes with the last array that looks into it."""
+    def fetched(self, ranges: Sequence[Range], known: Sequence[Range] = ()) -> NDArray[np.uint8]:
+        """Memory like ``bytes`` that has just these ranges; it goes with the last array that looks into it.
+
+        ``known`` are ranges of ``bytes`` that it shall have, too.
+        """
         memory = _blank(self.size)
         self._fetch_into(memory, _joined(ranges, GAP))
+        for begin, size in known:
+            memory[begin : begin + size] = self.bytes[begin : begin + size]
         memory.flags.writeable = False
         return memory
 
@@ -118,11 +123,26 @@ def _ends(path: ObjectPath, told: Range | None) -> tuple[memoryview, Stat, memor
             return head, found, last if found.size == size else memoryview(b"")
     with_stat = getattr(store, "read_with_stat", None)
     if with_stat is not None:
-        head, found = with_stat(path.key, 0, HEAD)
+        head, found = or_empty(store, path.key, lambda: with_stat(path.key, 0, HEAD))
     else:
         found = store.stat(path.key)
         head = store.read(path.key, 0, min(HEAD, found.size), version=found.version)
     return head, found, memoryview(b"")
+
+
+def or_empty(store: Store, key: str, read: Callable[[], tuple[memoryview, Stat]]) -> tuple[memoryview, Stat]:
+    """What reading from the beginning on gives; of an empty object, which refuses every range, nothing."""
+    try:
+        return read()
+    except (NotFoundError, RefusedError, ChangedError):
+        raise
+    except StoreError as error:
+        if "416" not in error.message:
+            raise
+        found = store.stat(key)
+        if found.size:
+            raise
+        return memoryview(b""), found
 
 
 def _blank(size: int) -> NDArray[np.uint8]:

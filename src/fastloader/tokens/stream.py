@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
@@ -15,10 +16,14 @@ from fastloader.errors import FormatError
 from fastloader.fields import TokenStreamField
 from fastloader.fields.packed import check_length
 from fastloader.formats.fld import Dataset
-from fastloader.formats.tokens import WindowDataset, files_of
+from fastloader.formats.objects import Places
+from fastloader.formats.tokens import files_of
+from fastloader.formats.windows import WindowDataset
 from fastloader.reader import DatasetReader
 from fastloader.samplers.checks import positions, seed_of, whole
 from fastloader.samplers.order import Description
+from fastloader.stores import locate
+from fastloader.stores.cache import cache_at
 
 Windows = Literal["sequential", "random"]
 
@@ -56,13 +61,14 @@ class TokenStream(DatasetReader):
     A batch has ``tokens`` (batch, seq_len + 1): all but the last are the input, all but the first what is to be
     predicted. No window spans two files.
 
-    - ``paths``: a file, a list of files, or a pattern like "data/*.bin". Files of ``TokenStreamWriter``, whose bytes
-      are checked when they are first read; and raw ones, as GPT-style programs write them, used as they are: ``dtype``
-      says what their tokens are ("uint16", "uint32"; an .idx of Megatron-LM beside the file tells), and
-      ``header_bytes`` what to skip.
+    - ``paths``: a file, a list of files, or a pattern like "data/*.bin"; or URLs of objects ("s3://bucket/corpus.fld").
+      Files of ``TokenStreamWriter``, whose bytes are checked when they are first read; and raw ones, as GPT-style
+      programs write them, used as they are: ``dtype`` says what their tokens are ("uint16", "uint32"; an .idx of
+      Megatron-LM beside the file tells), and ``header_bytes`` what to skip.
     - ``windows``: "sequential" cuts files into windows ``stride`` tokens apart (``seq_len`` unless given: every token
       is predicted once an epoch), which the loader shuffles or not. "random" lets them begin at any token: an epoch has
       as many windows as the files have room for, and another choice each epoch.
+    - ``storage_options``, ``cache_dir`` and ``cache_size`` are for URLs, as in ``DatasetReader``.
     """
 
     def __init__(
@@ -74,6 +80,9 @@ class TokenStream(DatasetReader):
         stride: int | None = None,
         dtype: DTypeLike | None = None,
         header_bytes: int = 0,
+        storage_options: Mapping[str, Any] | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        cache_size: int | str | None = None,
     ) -> None:
         length = check_length(seq_len)
         if windows not in get_args(Windows):
@@ -85,7 +94,13 @@ class TokenStream(DatasetReader):
         if kind is not None and (kind.kind not in "iu" or kind.itemsize > 8):
             raise ValueError(f"dtype={dtype!r}: tokens are whole numbers, as 'uint16' or 'uint32'")
         skipped = whole("header_bytes", header_bytes)
-        dataset = WindowDataset(files_of(paths), length + 1, step, kind, skipped)
+        cache = cache_at(cache_dir, cache_size)
+        files = files_of(paths, Places(storage_options, cache))
+        if isinstance(files[0], Path):
+            locate(files[0], storage_options)  # which says what is wrong with options
+            if cache is not None:
+                raise ValueError(f"{files[0]}: cache_dir is for URLs; this is a local path")
+        dataset = WindowDataset(files, length + 1, step, kind, skipped)
         if not dataset.num_samples:
             raise FormatError(
                 f"has {sum(dataset.counts)} tokens, too few for a window of {length + 1}", path=dataset.path,

@@ -22,6 +22,7 @@ from fastloader.formats.fld.manifest import Manifest, Shard, shard_name
 from fastloader.formats.fld.target import refuse_foreign
 from fastloader.formats.tokens import NAME
 from fastloader.stores import Directory
+from fastloader.stores.urls import local_path
 from fastloader.types import parse_size
 
 PIECE = 4 << 20
@@ -52,7 +53,13 @@ class TokenStreamWriter:
         self._limit = None if shard_size is None else parse_size(shard_size, "shard_size")
         if self._limit is not None and self._limit < self.field.dtype.itemsize:
             raise ValueError(f"shard_size={shard_size!r}: at least one token")
-        self._path = Path(os.path.realpath(path))
+        local = local_path(path)
+        if local is None:
+            raise ValueError(
+                f"{path}: streams are written to local files; "
+                f'"fastloader store put -r FILE {path}" copies one there, and TokenStream reads it there'
+            )
+        self._path = Path(os.path.realpath(local))
         self._spec = FieldSpec(NAME, self.field)
         self.num_documents = 0
         self.num_tokens = 0

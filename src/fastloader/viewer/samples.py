@@ -366,7 +366,7 @@ def open_samples(
     if isinstance(found, ForeignReader):
         return ReaderSamples(found, known)
     if isinstance(found, DatasetReader):
-        return ReaderSamples(_windows(found), known)
+        return ReaderSamples(_windows(found, path, storage_options), known)
     if isinstance(found, MapSource):
         return RecordSamples(found, known)
     raise FormatError(
@@ -375,9 +375,8 @@ def open_samples(
     )  # fmt: skip
 
 
-def _windows(reader: DatasetReader) -> DatasetReader:
+def _windows(reader: DatasetReader, path: str, storage_options: Mapping[str, Any] | None) -> DatasetReader:
     """A stream of tokens as windows."""
-    dataset = reader.dataset
-    if [one.type_id for one in dataset.descriptors] != [TokenStreamField.type_id]:
+    if [one.type_id for one in reader.dataset.descriptors] != [TokenStreamField.type_id]:
         return reader
-    return TokenStream(dataset.local, WINDOW - 1, stride=WINDOW)
+    return TokenStream(path, WINDOW - 1, stride=WINDOW, storage_options=storage_options)

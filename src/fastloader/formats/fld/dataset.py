@@ -208,7 +208,7 @@ class Dataset:
             path /= shard_name(0)
         told = None
         if self._schema_of is not None and self.is_remote:  # what its tables take is known, then
-            told = (member.size, tables_bytes(member.num_samples, len(self._schema_of.descriptors)))
+            told = (member.size, tables_bytes(member.num_samples, len(self._schema_of.descriptors), member.size))
         file = FldFile(path, told)
         if (file.num_samples, file.size, file.identity) != (member.num_samples, member.size, member.identity):
             raise FormatError(

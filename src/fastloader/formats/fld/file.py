@@ -36,6 +36,7 @@ from fastloader.formats.fld.layout import (
     Flags,
     Header,
     Kind,
+    block_size_of,
 )
 from fastloader.stores import MappedFile, ObjectPath, RemoteFile
 from fastloader.types import distinct
@@ -57,12 +58,16 @@ class FldFile:
     """A file and its tables. Safe from many threads; forked children share the mapping.
 
     Of an object in a store, ``bytes`` holds what was asked for: tables as they are needed, payloads never. ``told`` are
-    its size and the bytes of its tables, where they are known.
+    its size and the bytes of its tables, where they are known; ``remote`` is the object, where it is open already.
     """
 
-    def __init__(self, path: Path | ObjectPath, told: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self, path: Path | ObjectPath, told: tuple[int, int] | None = None, remote: RemoteFile | None = None
+    ) -> None:
         self.path = path
-        self.remote = RemoteFile(path, _tables_bytes, told) if isinstance(path, ObjectPath) else None
+        if remote is None and isinstance(path, ObjectPath):
+            remote = RemoteFile(path, tables_within, told)
+        self.remote = remote
         try:
             self._opened = self.remote or MappedFile(path)  # type: ignore[arg-type]
         except FileNotFoundError as error:
@@ -235,6 +240,13 @@ class FldFile:
 
         Of an object all of it is fetched or, where it is large and ``rows`` are given, the blocks that hold them.
         """
+        table = self.table_alone(kind, field)
+        if table is not None and self.remote is not None:
+            self.remote.ensure(_parts(self.directory[kind, field], rows))
+        return table
+
+    def table_alone(self, kind: Kind, field: int = NO_FIELD) -> kernels.Table | None:
+        """The same; of an object its checksums are fetched and checked, and no rows."""
         table = self._tables.get((kind, field))
         if table is None:
             entry = self.directory.get((kind, field))
@@ -252,8 +264,6 @@ class FldFile:
                     if descriptor is not None:
                         table.read_from(descriptor, entry.offset)
             self._tables[kind, field] = table
-        if self.remote is not None:
-            self.remote.ensure(_parts(self.directory[kind, field], rows))
         return table
 
     def expect(self, tables: Iterable[tuple[Kind, int]]) -> None:
@@ -402,16 +412,21 @@ class FldFile:
         return np.frombuffer(table.row(0, table.rows), PAGE)
 
 
-def _tables_bytes(head: bytes) -> int:
+def tables_within(head: bytes, size: int) -> int:
     """About what all tables of an object take together, told from its header before anything is checked."""
-    if len(head) < PREFIX:
+    if len(head) < PREFIX or not head.startswith(MAGIC):
         return 0
     samples, fields = HEADER.unpack_from(head, len(MAGIC))[3:5]
-    return tables_bytes(int(samples), int(fields))
+    return tables_bytes(int(samples), int(fields), size)
 
 
-def tables_bytes(samples: int, fields: int) -> int:
-    """About what all tables of so many samples take together."""
+def tables_bytes(samples: int, fields: int, size: int) -> int:
+    """About what all tables of so many samples take together, in a file of this size.
+
+    One without samples holds a stream of tokens, of which the checksums are needed.
+    """
+    if not samples:
+        return TABLES_LEAST + size // block_size_of(0) * 4
     return TABLES_LEAST + samples * TABLES_ROW * (1 + fields)
 
 
