@@ -76,6 +76,13 @@ class Kind(IntEnum):
     NODE_BYTES = 14
 
 
+CHECKSUMS_OF = 0x100
+"""Added to the kind of a table: an entry that says what the list of its checksums is checked with, part by part."""
+LIST_ROW, LIST_BLOCK = 4, 256
+"""Bytes of a checksum, and of a part of such a list."""
+LONG_LIST = 64 << 10
+"""Bytes of a list beyond which writers add such an entry; a shorter one is checked whole in no time."""
+
 DIRECTORY_HEAD = struct.Struct("<III4x")
 """Number of entries, bytes an entry, CRC32C of these two numbers and the entries."""
 
