@@ -161,8 +161,10 @@ void Engine::hire() {
         auto& worker = workers_[i];
         if (worker.left) worker.thread.join();
         if (!worker.thread.joinable()) {
-            worker.thread = std::thread([this, i] { work(i); });
-            pthread_setname_np(worker.thread.native_handle(), "fl-engine");
+            worker.thread = std::thread([this, i] {
+                pthread_setname_np(pthread_self(), "fl-engine");  // of another thread that takes three system calls
+                work(i);
+            });
             worker.left = false;
             hired_.change(1);
         }

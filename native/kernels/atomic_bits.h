@@ -1,6 +1,8 @@
 // Many bits that any thread may set and look at. They order nothing else. Those that nobody sets take no memory.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -11,7 +13,7 @@ namespace fl {
 
 class AtomicBits {
 public:
-    explicit AtomicBits(std::size_t count = 0) : size_(count / 64 + 1), words_(make(size_)) {}
+    explicit AtomicBits(std::size_t count = 0) : size_(count / 64 + 1), words_(make(size_), Free{size_}) {}
 
     bool test(std::size_t bit) const { return word(bit / 64).load(std::memory_order_relaxed) >> (bit % 64) & 1; }
     void set(std::size_t bit) { word(bit / 64).fetch_or(std::uint64_t{1} << (bit % 64), std::memory_order_relaxed); }
@@ -24,13 +26,20 @@ public:
     }
 
 private:
+    static constexpr std::size_t kMany = 2048;  // words: some pages
     struct Free {
-        void operator()(std::uint64_t* words) const { std::free(words); }
+        std::size_t size = 0;
+        void operator()(std::uint64_t* words) const {
+            size < kMany ? std::free(words) : static_cast<void>(::munmap(words, size * sizeof(std::uint64_t)));
+        }
     };
-    // The system gives pages of zeros when they are written to.
+    // The system gives pages of zeros when they are written to; memory that was used before would be cleared whole.
     static std::uint64_t* make(std::size_t size) {
-        if (auto* words = static_cast<std::uint64_t*>(std::calloc(size, sizeof(std::uint64_t)))) return words;
-        throw std::bad_alloc();
+        void* words = size < kMany ? std::calloc(size, sizeof(std::uint64_t))
+                                   : ::mmap(nullptr, size * sizeof(std::uint64_t), PROT_READ | PROT_WRITE,
+                                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (!words || words == MAP_FAILED) throw std::bad_alloc();
+        return static_cast<std::uint64_t*>(words);
     }
     std::atomic_ref<std::uint64_t> word(std::size_t i) const { return std::atomic_ref(words_[i]); }
 

@@ -1,6 +1,7 @@
 #include "table.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,14 +42,17 @@ Table::Table(Bytes rows, std::uint32_t row_size, std::uint32_t block_size, Bytes
     asked_ = AtomicBits(blocks_);
 }
 
-void Table::read_from(int descriptor, std::uint64_t offset) {
+void Table::read_from(const char* path, std::uint64_t device, std::uint64_t inode, std::uint64_t offset) {
     if (block_size_ > kLargestRead || block_size_ % row_size_) return;
-    const int mine = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
-    if (mine < 0) return;
-    file_ = std::shared_ptr<const int>(new int(mine), [](const int* fd) {
+    const int descriptor = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0) return;
+    const auto file = std::shared_ptr<const int>(new int(descriptor), [](const int* fd) {
         ::close(*fd);
         delete fd;
     });
+    struct stat status {};
+    if (::fstat(descriptor, &status) || status.st_dev != device || status.st_ino != inode) return;
+    file_ = file;
     file_offset_ = offset;
 }
 

@@ -27,9 +27,9 @@ public:
     std::size_t blocks() const { return blocks_; }
 
     // From now on a block that was not checked yet is read from this file, at `offset` its first row, where rows are
-    // gathered. The descriptor is duplicated. Only where whole rows make small blocks; else, and without descriptors
-    // left, everything comes from the mapping as before.
-    void read_from(int descriptor, std::uint64_t offset);
+    // gathered. Only where whole rows make small blocks; else, where the name now means another file, and without
+    // descriptors left, everything comes from the mapping as before.
+    void read_from(const char* path, std::uint64_t device, std::uint64_t inode, std::uint64_t offset);
 
     std::size_t size() const { return data_.size(); }
 

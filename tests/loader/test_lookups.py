@@ -12,7 +12,7 @@ from fastloader.formats.fld import builder
 from fastloader.formats.fld import file as fld_file
 from fastloader.formats.fld.layout import Kind
 
-SAMPLES = 70_000  # beyond 65,536, blocks have 4 KiB: 512 numbers, or 128 extents
+SAMPLES = 70_000  # beyond 65,536, blocks have 2 KiB: 256 numbers, or 64 extents
 ALONE = fl.ThreadingOptions(max_intra_op_parallelism=1)  # one thread a batch looks all of its rows up
 
 
@@ -45,11 +45,10 @@ def _far(request, monkeypatch):
 
 
 def told(batch: dict) -> list[tuple]:
-    some, texts = batch["some"], batch["text"]
-    return [
-        (number, None if np.ma.getmaskarray(some)[row] else int(some[row]), texts[row], tuple(batch["point"][row].tolist()))
-        for row, number in enumerate(batch["number"].tolist())
-    ]  # fmt: skip
+    missing = np.ma.getmaskarray(batch["some"])
+    points = map(tuple, batch["point"].tolist())
+    some = [None if gone else value for gone, value in zip(missing, np.ma.getdata(batch["some"]).tolist(), strict=True)]
+    return list(zip(batch["number"].tolist(), some, batch["text"], points, strict=True))
 
 
 @pytest.mark.usefixtures("_far")
@@ -65,11 +64,13 @@ def test_batches_are_what_was_written(path, num_workers, batch_size):
 
 
 def damaged(path: Path, to: Path) -> Path:
-    """A copy with a bit flipped in a block of numbers, in one of extents, and in the checksums of another."""
+    """A copy with bits flipped in some blocks of numbers, in some of extents, and in a checksum of others."""
     data = bytearray(path.read_bytes())
     file = fld_file.FldFile(path)
-    data[file.directory[Kind.METADATA, 0].offset + 4096 * 40 + 7] ^= 1
-    data[file.directory[Kind.EXTENTS, 2].offset + 4096 * 300 + 70] ^= 8
+    for block in range(40, 44):
+        data[file.directory[Kind.METADATA, 0].offset + 2048 * block + 7] ^= 1
+    for block in range(300, 308):
+        data[file.directory[Kind.EXTENTS, 2].offset + 2048 * block + 70] ^= 8
     data[file.directory[Kind.METADATA, 1].crcs_offset + 4 * 100] ^= 2
     to.write_bytes(data)
     return to
@@ -108,9 +109,9 @@ def test_what_is_damaged_is_told_as_by_one_thread(path, tmp_path, on_error):
     fields = {
         field: {sample for sample, name, _ in bad if name == field} for field in ("number", "some", "text", "point")
     }
-    assert fields["number"] == {i for i in samples if i // 512 == 40}
-    assert fields["some"] == {i for i in samples if 64 <= i // 512 < 128 and i % 3}
-    assert fields["text"] == {i for i in samples if i // 128 == 300 and i % 5}
+    assert fields["number"] == {i for i in samples if 40 <= i // 256 < 44}
+    assert fields["some"] == {i for i in samples if 64 <= i // 256 < 128 and i % 3}
+    assert fields["text"] == {i for i in samples if 300 <= i // 64 < 308 and i % 5}
     assert not fields["point"]
     assert all(fields[name] for name in ("number", "some", "text"))
 
@@ -118,9 +119,12 @@ def test_what_is_damaged_is_told_as_by_one_thread(path, tmp_path, on_error):
 @pytest.mark.usefixtures("_far")
 def test_nothing_is_given_from_a_damaged_block(path, tmp_path):
     broken = damaged(path, tmp_path / "broken.fld")
-    indices = [*range(20_000, 20_300), 40 * 512 + 3]
-    with fl.open(broken) as reader, fl.DataLoader(reader, 301, fields=["number"], indices=indices) as loader:
-        with pytest.raises(fl.ChecksumError, match="block 40 is damaged") as caught:
-            next(iter(loader))
+    indices = [*range(20_000, 20_300), 40 * 256 + 3]
+    with (
+        fl.open(broken) as reader,
+        fl.DataLoader(reader, 301, fields=["number"], indices=indices) as loader,
+        pytest.raises(fl.ChecksumError, match="block 40 is damaged") as caught,
+    ):
+        next(iter(loader))
     assert (caught.value.path, caught.value.field) == (str(broken), "number")
-    assert caught.value.sample // 512 == 40
+    assert caught.value.sample // 256 == 40

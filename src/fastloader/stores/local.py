@@ -49,7 +49,7 @@ class MappedFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._asked = (0, 0)
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not make us wait
@@ -83,20 +83,6 @@ class MappedFile:
             if size and not (self._asked[0] <= begin and end <= self._asked[1]):
                 _libc.madvise(self._address + begin, end - begin, mmap.MADV_WILLNEED)
                 self._asked = begin, -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
-
-    @contextlib.contextmanager
-    def reopened(self) -> Iterator[int | None]:
-        """A descriptor of this file, or ``None`` where its name now means another or no descriptor is left."""
-        try:
-            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError:
-            yield None
-            return
-        try:
-            status = os.fstat(fd)
-            yield fd if (status.st_dev, status.st_ino) == self.inode else None
-        finally:
-            os.close(fd)
 
 
 def map_file(fd: int, size: int) -> memoryview:

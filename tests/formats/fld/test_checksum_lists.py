@@ -15,7 +15,7 @@ from fastloader.formats.fld.layout import CHECKSUMS_OF, LIST_BLOCK, Entry
 from fastloader.formats.fld.layout import Kind as Kinds
 from fastloader.stores import MemoryStore
 
-SAMPLES = 70_000  # beyond 65,536, blocks have 4 KiB: 137 of them in a table of numbers, in three parts
+SAMPLES = 70_000  # beyond 65,536, blocks have 2 KiB: 274 of them in a table of numbers, in five parts
 OF_NUMBERS = CHECKSUMS_OF + hand.METADATA
 
 
@@ -88,19 +88,21 @@ def test_a_damaged_checksum_is_told_before_anything_is_believed_by_it(tmp_path, 
     path = tmp_path / "damaged.fld"
     entry = hand.entry(listed, OF_NUMBERS, 0)
     damaged = bytearray(listed)
-    damaged[entry.offset + 4 * 70] ^= 1  # of block 70, in the second part: blocks 64 to 127, of 512 samples each
+    damaged[entry.offset + 4 * 70] ^= 1  # of block 70, in the second part: blocks 64 to 127, of 256 samples each
     path.write_bytes(damaged)
-    assert read_sample(path, 512 * 64 - 1) == (512 * 64 - 1) ** 2
-    assert read_sample(path, 512 * 128) == (512 * 128) ** 2
-    for sample in (512 * 64, 512 * 128 - 1):
+    assert read_sample(path, 256 * 64 - 1) == (256 * 64 - 1) ** 2
+    assert read_sample(path, 256 * 128) == (256 * 128) ** 2
+    for sample in (256 * 64, 256 * 128 - 1):
         with pytest.raises(fl.ChecksumError, match="table checksums of blocks 64 to 127 are damaged") as caught:
             read_sample(path, sample)
         assert (caught.value.path, caught.value.sample, caught.value.field) == (str(path), sample, "number")
-        with fl.open(path) as reader, fl.DataLoader(reader, 100, indices=[sample], fields=["number"]) as loader:
-            with pytest.raises(
-                fl.ChecksumError, match=f"sample {sample}, field 'number': table checksums of blocks 64"
-            ):
-                next(iter(loader))
+        told = f"sample {sample}, field 'number': table checksums of blocks 64"
+        with (
+            fl.open(path) as reader,
+            fl.DataLoader(reader, 100, indices=[sample], fields=["number"]) as loader,
+            pytest.raises(fl.ChecksumError, match=told),
+        ):
+            next(iter(loader))
         with fl.open(path) as reader, pytest.raises(fl.ChecksumError, match="checksums of blocks 64 to 127"):
             reader[sample]
     (problem,) = (one for one in fl.verify(path, num_workers=0).problems if one.sample is None)

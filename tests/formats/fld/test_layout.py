@@ -254,7 +254,9 @@ def extents_at(data: bytes, field: int) -> int:
 
 def test_large_tables_have_small_blocks_and_few_checksums():
     assert [layout.block_size_of(n) for n in (0, 65536, 65537, 2**27, 2**27 + 1, 10**9)] == [
-        65536, 65536, 4096, 4096, 8192, 32768,
+        65536, 65536, 2048, 4096, 8192, 32768,
     ]  # fmt: skip
+    assert [layout.block_size_of(10**9, width) for width in (1, 8, 16, 32, 200)] == [2048, 8192, 16384, 32768, 32768]
     for power in range(17, 34):
         assert 2**power * 32 / layout.block_size_of(2**power) <= 2**20
+        assert 2**power * 8 / layout.block_size_of(2**power, 8) <= 2**20

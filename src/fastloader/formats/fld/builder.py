@@ -398,7 +398,7 @@ class TableUnderWay:
     def __init__(self, builder: FldBuilder, kind: Kind, field: int, row_size: int) -> None:
         self._builder = builder
         self._kind, self._field, self._row_size = kind, field, row_size
-        self._block_size = block_size_of(builder.num_samples)
+        self._block_size = block_size_of(builder.num_samples, row_size if kind == Kind.METADATA else EXTENT.itemsize)
         self._offset = builder._align(table_alignment(builder.num_samples))
         self._crcs = bytearray()
         self._rest = b""

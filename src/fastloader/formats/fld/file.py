@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -47,7 +48,7 @@ WHOLE = 1 << 20
 TABLES_LEAST, TABLES_ROW = 16 << 10, 32
 """Bytes of an object's tables: what there is in any case, and for each sample by field."""
 
-END = 16 << 10
+END = 32 << 10
 """Bytes at the end of a large file that are asked for together: the directory, and what else is small, lie there."""
 
 FAR_TABLE = 256 << 20
@@ -257,9 +258,7 @@ class FldFile:
                 self._check_checksums(entry, what),
             )  # fmt: skip
             if isinstance(self._opened, MappedFile) and entry.size >= FAR_TABLE:
-                with self._opened.reopened() as descriptor:
-                    if descriptor is not None:
-                        table.read_from(descriptor, entry.offset)
+                table.read_from(os.fsencode(self._opened.path), *self._opened.inode, entry.offset)
             self._tables[kind, field] = table
         if self.remote is not None:
             self.remote.ensure(_parts(self.directory[kind, field], rows))

@@ -180,18 +180,18 @@ def table_alignment(num_samples: int) -> int:
     return TABLE_ALIGNMENT if num_samples <= _FEW_SAMPLES else 4096
 
 
-def block_size_of(num_samples: int) -> int:
-    """Bytes of a table that share one CRC32C, in a file of so many samples.
+def block_size_of(num_samples: int, row_size: int = EXTENT.itemsize) -> int:
+    """Bytes of a table that share one CRC32C, in a file of so many samples, each with a row of so many bytes.
 
-    Rows of a large table are touched far apart, and each costs its block: so blocks are small. Their checksums, which
-    are read whole, must not become many either.
+    Rows of a large table are touched far apart, and each costs its block: so blocks are small. Their checksums must not
+    become many either: of objects in a store they are fetched whole.
 
-    >>> block_size_of(1000), block_size_of(10**6), block_size_of(10**9)
-    (65536, 4096, 32768)
+    >>> block_size_of(1000), block_size_of(10**6), block_size_of(10**9), block_size_of(10**9, 8)
+    (65536, 2048, 32768, 8192)
     """
     if num_samples <= _FEW_SAMPLES:
         return 65536
-    size = 4096
-    while num_samples * EXTENT.itemsize > size * _MOST_BLOCKS:
+    size = 2048
+    while num_samples * min(row_size, EXTENT.itemsize) > size * _MOST_BLOCKS:
         size *= 2
     return size
