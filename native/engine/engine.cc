@@ -330,7 +330,7 @@ std::optional<FinishedBatch> Engine::wait(std::uint64_t ticket, int milliseconds
 template <class Ready>
 void Engine::lend_a_hand(std::unique_lock<std::mutex>& lock, Ready ready, int milliseconds) {
     if (std::exchange(helping_, true)) return;  // one helper is enough
-    if (!helpers_watch_ || helper_ != std::this_thread::get_id()) helpers_watch_ = std::make_unique<Stopwatch>();
+    if (!helpers_watch_ || helper_ != std::this_thread::get_id()) helpers_watch_ = std::make_unique<Stopwatch>(false);
     helper_ = std::this_thread::get_id();
     auto& watch = *helpers_watch_;
     const auto end = monotonic_ns() + static_cast<std::uint64_t>(milliseconds) * 1'000'000;
@@ -398,7 +398,7 @@ void Engine::stop() {
 }
 
 void Engine::work(std::size_t number) {
-    Stopwatch watch;
+    Stopwatch watch(true);
     for (;;) {
         Task task;
         std::shared_ptr<Job> unread;
