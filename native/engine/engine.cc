@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kTaskBytes = 1 << 20;  // payloads copied a task
 constexpr std::size_t kTaskImages = 4;       // images decoded a task
-constexpr std::size_t kTaskLookups = 32;     // rows of tables looked up a task, where each is a read of its own
+constexpr std::size_t kTaskLookups = 16;     // rows of tables looked up a task, where each is a read of its own
 constexpr std::size_t kLooks = 16;           // rows of a batch that tell whether they are
 
 template <class T>

@@ -1,11 +1,12 @@
-// Many bits that any thread may set and look at. They order nothing else. Those that nobody sets take no memory.
+// Many bits that any thread may set and look at. They order nothing else. Those that nobody sets take no memory, unless
+// they are to have it at once: a page that is looked at before it is written to is then replaced, for which the
+// processors of all other threads are interrupted. That takes as long as ten reads.
 #pragma once
-
-#include <sys/mman.h>
 
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <new>
 
@@ -13,7 +14,8 @@ namespace fl {
 
 class AtomicBits {
 public:
-    explicit AtomicBits(std::size_t count = 0) : size_(count / 64 + 1), words_(make(size_), Free{size_}) {}
+    explicit AtomicBits(std::size_t count = 0, bool at_once = false)
+        : size_(count / 64 + 1), words_(make(size_, at_once)) {}
 
     bool test(std::size_t bit) const { return word(bit / 64).load(std::memory_order_relaxed) >> (bit % 64) & 1; }
     void set(std::size_t bit) { word(bit / 64).fetch_or(std::uint64_t{1} << (bit % 64), std::memory_order_relaxed); }
@@ -26,19 +28,18 @@ public:
     }
 
 private:
-    static constexpr std::size_t kMany = 2048;  // words: some pages
     struct Free {
-        std::size_t size = 0;
-        void operator()(std::uint64_t* words) const {
-            size < kMany ? std::free(words) : static_cast<void>(::munmap(words, size * sizeof(std::uint64_t)));
-        }
+        void operator()(std::uint64_t* words) const { std::free(words); }
     };
-    // The system gives pages of zeros when they are written to; memory that was used before would be cleared whole.
-    static std::uint64_t* make(std::size_t size) {
-        void* words = size < kMany ? std::calloc(size, sizeof(std::uint64_t))
-                                   : ::mmap(nullptr, size * sizeof(std::uint64_t), PROT_READ | PROT_WRITE,
-                                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (!words || words == MAP_FAILED) throw std::bad_alloc();
+    // The system gives pages of zeros when they are written to.
+    static std::uint64_t* make(std::size_t size, bool at_once) {
+        const std::size_t bytes = size * sizeof(std::uint64_t);
+        void* words = at_once ? std::malloc(bytes) : std::calloc(size, sizeof(std::uint64_t));
+        if (!words) throw std::bad_alloc();
+        if (at_once) {
+            asm volatile("" : "+r"(words));  // or the compiler would make a calloc of both
+            std::memset(words, 0, bytes);
+        }
         return static_cast<std::uint64_t*>(words);
     }
     std::atomic_ref<std::uint64_t> word(std::size_t i) const { return std::atomic_ref(words_[i]); }

@@ -38,7 +38,7 @@ Table::Table(Bytes rows, std::uint32_t row_size, std::uint32_t block_size, Bytes
             throw Failure("format", "a table's checksums are not those in its list");
         will_need_if_gone(crcs);
     }
-    seen_ = AtomicBits(blocks_);
+    seen_ = AtomicBits(blocks_, true);
     asked_ = AtomicBits(blocks_);
 }
 
