@@ -24,7 +24,7 @@ from fastloader.formats.fld.joined import place_of
 from fastloader.formats.fld.layout import Kind
 from fastloader.stores import ObjectPath, locate
 from fastloader.stores.cache import cache_at
-from fastloader.types import Batch, Key, Sample, key_bytes, key_text, mask_missing
+from fastloader.types import Batch, Key, Sample, distinct, key_bytes, key_text, mask_missing
 
 
 class _Column:
@@ -355,8 +355,8 @@ class DatasetReader:
         if len(runs.starts) == 2:
             return None, samples + runs.firsts[0], runs.sources.tolist()
         number, rows = runs.locate(samples)
-        shards, which = np.unique(number, return_inverse=True)
-        return which.astype(np.int32), rows, shards.tolist()
+        shards = distinct(number)
+        return np.searchsorted(shards, number).astype(np.int32), rows, shards.tolist()
 
     def _indices(self, indices: ArrayLike) -> NDArray[np.int64]:
         array = np.asarray(indices)

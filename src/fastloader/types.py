@@ -102,6 +102,16 @@ def key_text(key: bytes) -> str:
     return key.decode("utf-8", "surrogateescape")
 
 
+def distinct(values: NDArray[np.integer[Any]]) -> NDArray[Any]:
+    """Each value once, ascending. ``np.unique`` imports ``numpy.ma`` for that, and a first batch would wait for it.
+
+    >>> distinct(np.array([5, 2, 5, 9, 2])).tolist()
+    [2, 5, 9]
+    """
+    ordered = np.sort(values)
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
+
+
 def stack(values: Sequence[Any]) -> Any:
     """One array where all values are numbers or arrays of one shape and dtype; otherwise the list."""
     if not values:

@@ -23,6 +23,7 @@ from fastloader.formats.recognise import format_of
 from fastloader.formats.records import Opened
 from fastloader.formats.tar_entries import TarSink
 from fastloader.formats.zip_entries import ZipSink
+from fastloader.stores import open_store
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 
@@ -204,3 +205,15 @@ def test_a_packed_tar_is_known_whatever_its_first_file_is(tmp_path: Path) -> Non
         with TarSink(tmp_path / name) as sink:  # of the first block of zstd nothing is known before its last byte
             sink.add_file("noise", np.random.default_rng(0).integers(0, 100, 300_000, np.uint8).tobytes())
         assert format_of(open_object(str(tmp_path / name))) == name[2:]
+
+
+def test_beside_a_manifest_of_somebody_else_files_are_read_as_one_says(tmp_path: Path) -> None:
+    store, at = open_store("memory://beside-a-manifest/web")
+    (tmp_path / "web").mkdir()
+    for name, data in (("manifest.json", b'{"name": "an app"}'), ("page.bin", b"text")):
+        store.put(f"{at}/{name}", data)
+        (tmp_path / "web" / name).write_bytes(data)
+    for folder in ("memory://beside-a-manifest/web", tmp_path / "web"):
+        assert [sample["data"] for sample in fl.open(folder, format="raw")] == [b'{"name": "an app"}', b"text"]
+        with pytest.raises(fl.FormatError, match="this JSON is no manifest"):
+            fl.open(folder)

@@ -1,12 +1,17 @@
+import subprocess
+import sys
 import threading
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import fastloader as fl
 from fastloader.fields import BY_TYPE_ID
+from fastloader.types import distinct
 
 COUNT = 53
 
@@ -294,3 +299,25 @@ def test_a_field_of_ones_own_without_a_batch_decoder(tmp_path, monkeypatch):
         writer.write_many([i] for i in range(10))
     (batch,) = fl.DataLoader(fl.open(tmp_path / "x.fld"), 10, shuffle=False)
     assert batch["s"].tolist() == [i**2 for i in range(10)]
+
+
+@given(st.lists(st.integers(-3, 9), max_size=40))
+def test_distinct_values_are_those_of_numpy(values):
+    found = distinct(np.array(values, np.int64))
+    assert found.dtype == np.int64
+    assert found.tolist() == np.unique(values).tolist()
+
+
+def test_a_first_batch_imports_no_masked_arrays(tmp_path):
+    """They take as long as a hundred batches, and only missing values need them."""
+    with fl.DatasetWriter(tmp_path / "x", {"n": fl.IntField()}, shard_size="4KB") as writer:
+        writer.write_many({"n": i} for i in range(2000))
+    program = """
+import sys, fastloader as fl
+for order in ("sequential", "random", "quasi_random"):
+    next(iter(fl.DataLoader(fl.open(sys.argv[1]), 32, order=order)))
+next(iter(fl.open(sys.argv[1]).shuffle(seed=1).batch(4)))
+print("numpy.ma" in sys.modules)
+"""
+    command = [sys.executable, "-c", program, str(tmp_path / "x")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"

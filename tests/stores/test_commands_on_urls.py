@@ -286,3 +286,11 @@ def test_an_npz_object_becomes_fld_and_npy_of_a_value(run: Run, s3: S3Server, tm
     run("convert", f"{BUCKET}/npz/a.npz", tmp_path / "a.fld")
     data = run("cat", "--npy", tmp_path / "a.fld", 2, "x").stdout_bytes
     assert np.load(io.BytesIO(data)).tolist() == [6, 7, 8]
+
+
+def test_what_a_killed_writer_left_is_removed_once_it_is_old(run: Run, urls: dict[str, str], s3: S3Server) -> None:
+    store, at = open_store(urls["folder"], s3.storage_options())
+    store.put(f"{at}/shard-0badcafe-00000.fld", b"x" * 1024)
+    assert "0 snapshots forgotten, 0 B given back" in run("gc", urls["folder"], "--unnamed", "0.5").output
+    assert json.loads(run("gc", urls["folder"], "--unnamed", 0, "--json").output)["bytes"] == 1024
+    assert "30 samples" in run("verify", urls["folder"]).output

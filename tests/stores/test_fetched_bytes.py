@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 import weakref
@@ -22,7 +23,8 @@ from fastloader.formats.fld import FldFile
 from fastloader.formats.fld.layout import REMOTE_PAGE_SIZE
 from fastloader.formats.fld.spans import payload_spans
 from fastloader.loader.reading import REQUEST
-from fastloader.stores import RemoteFile
+from fastloader.stores import ObjectPath, RemoteFile, open_store
+from fastloader.stores.cloud import CloudStore
 from fastloader.testing.seaweed import S3Server
 
 COUNT, SIZE = 240, 101_000
@@ -99,6 +101,76 @@ def test_opening_asks_for_no_more_than_the_tables(url: str, s3: S3Server, proxy:
         for shard in range(2):
             reader.dataset.file(shard).payloads(0)
         assert sum(size for _, _, size in asked(proxy)) < 100_000
+
+
+def test_opening_asks_for_each_thing_once_and_for_both_ends_of_a_shard_at_the_same_time(
+    url: str, s3: S3Server, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get, under_way = CloudStore._get, []
+
+    async def once_both_are_asked_for(self: CloudStore, wanted: Any) -> Any:
+        under_way.append(wanted)
+        for _ in range(2000):
+            if len(under_way) == 2:
+                break
+            await asyncio.sleep(0.01)
+        assert len(under_way) == 2
+        return await get(self, wanted)
+
+    at = f"/{url.removeprefix('s3://')}"
+    with opened(url, s3, proxy) as reader:
+        assert [(method, path) for method, path, _ in proxy.requests] == [("GET", f"{at}/manifest.json")]
+        reader.dataset.file(0)
+        shards = [f"{at}/{shard.path}" for shard in reader.dataset.shards]
+        assert [path for _, path, _ in proxy.requests[1:]] == [shards[0]] * 2
+        proxy.requests.clear()
+        monkeypatch.setattr(CloudStore, "_get", once_both_are_asked_for)
+        reader.dataset.file(1)
+        assert [path for _, path, _ in proxy.requests] == [shards[1]] * 2
+
+
+@pytest.mark.parametrize("told", [(10_000, 500), (90_000, 500), (70_000, 0), (70_000, 70_000), (70_000, 10**9)])
+def test_what_is_told_of_an_object_may_be_wrong(s3: S3Server, told: tuple[int, int]) -> None:
+    store, at = open_store(f"s3://fetched/{secrets.token_hex(6)}", s3.storage_options())
+    data = np.random.default_rng(1).bytes(70_000)
+    store.put(at, data)
+    file = RemoteFile(ObjectPath(store, at), lambda head: 2_000, told)
+    assert file.size == len(data)
+    assert bytes(file.bytes[:4096]) == data[:4096]
+    assert bytes(file.bytes[-2_000:]) == data[-2_000:]
+    file.ensure([(30_000, 1_000)])
+    assert bytes(file.bytes[30_000:31_000]) == data[30_000:31_000]
+
+
+def test_both_ends_are_of_one_version(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, at = open_store(f"s3://fetched/{secrets.token_hex(6)}", s3.storage_options())
+    assert isinstance(store, CloudStore)
+    store.put(at, b"a" * 70_000)
+    read = CloudStore._read
+    ended: list[bool] = []
+
+    async def late(self: CloudStore, wanted: Any) -> Any:
+        if not wanted.begin:
+            while not ended:
+                await asyncio.sleep(0.01)
+            return await read(self, wanted)
+        found = await read(self, wanted)
+        await asyncio.to_thread(store.put, at, b"b" * 70_000)
+        ended.append(True)
+        return found
+
+    monkeypatch.setattr(CloudStore, "_read", late)
+    head, last, _ = store.read_ends(at, 4096, 70_000, 100)
+    assert (bytes(head), bytes(last)) == (b"b" * 4096, b"")
+
+
+def test_a_folder_is_listed_once(s3: S3Server, proxy: Proxy) -> None:
+    store, at = open_store(f"s3://fetched/{secrets.token_hex(6)}", s3.storage_options())
+    for i in range(5):
+        store.put(f"{at}/{i}.bin", bytes([i]))
+    found = fl.open(f"s3://fetched/{at}/", s3.storage_options(proxy.url, hedge_after=60.0))
+    assert len(found) == 5
+    assert sum("list-type" in path for _, path, _ in proxy.requests) == 1
 
 
 def test_pages_in_a_bucket_are_as_large_as_a_request(s3: S3Server, tmp_path: Path) -> None:

@@ -75,6 +75,26 @@ def test_of_two_writers_in_a_bucket_one_wins_and_the_other_loses_nothing(options
     check_two_writers("s3://living/two.fld", options)
 
 
+def test_what_killed_writers_left_in_a_bucket_goes_when_it_is_old(options: dict[str, Any]) -> None:
+    url = written("s3://living/killed.fld", options, 20)
+    reader = fl.open(url, options)
+    store, shards = reader.path.store, {shard.path for shard in reader.dataset.shards}  # type: ignore[union-attr]
+    left = {"shard-0badcafe-00000.fld", "beside-0badcafe-00003.fld"}
+    others = {"notes.txt", "deeper/shard-0badcafe-00000.fld"}
+    for name in (*left, *others):
+        store.put(f"killed.fld/{name}", b"x" * 1000)
+    everything = {"manifest.json", *shards, *left, *others}
+    editor = fl.edit(url, options)
+    assert editor.drop_snapshots() == ([], 0)
+    assert editor.drop_snapshots(unnamed_days=1) == ([], 0)
+    assert keys_of(store, "killed.fld") == everything
+    with pytest.raises(ValueError, match="unnamed_days=-1: a number of days"):
+        editor.drop_snapshots(unnamed_days=-1)
+    assert editor.drop_snapshots(unnamed_days=0) == ([], 2000)
+    assert keys_of(store, "killed.fld") == everything - left
+    assert [sample["n"] for sample in fl.open(url, options)] == list(range(20))
+
+
 def test_who_comes_second_takes_its_objects_away_again(options: dict[str, Any]) -> None:
     url = written("s3://living/second.fld", options, 20)
     store = fl.open(url, options).path.store  # type: ignore[union-attr]

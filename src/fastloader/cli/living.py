@@ -302,10 +302,17 @@ def _when(seconds: int | None) -> str:
 @click.command("gc")
 @click.argument("dataset", metavar="DATASET")
 @click.option("-k", "--keep", type=click.IntRange(1), default=1, metavar="N", help="Snapshots to keep, the newest; 1.")
+@click.option(
+    "--unnamed",
+    "days",
+    type=click.FloatRange(0),
+    metavar="DAYS",
+    help="In a bucket, also remove what killed writers left, if it is so old: longer than any writer takes.",
+)
 @json_option
 @quiet_option
 @store_options
-def gc(dataset: str, keep: int, as_json: bool, quiet: bool, **given: Any) -> None:
+def gc(dataset: str, keep: int, days: float | None, as_json: bool, quiet: bool, **given: Any) -> None:
     """Forget old snapshots of a DATASET, and remove files that no other one needs.
 
     Whoever still reads a snapshot that is forgotten gets an error for files they have not opened yet.
@@ -316,7 +323,7 @@ def gc(dataset: str, keep: int, as_json: bool, quiet: bool, **given: Any) -> Non
     where = located(dataset, given)
     with not_there():
         opened = Dataset(where)
-    dropped, freed = drop_snapshots_of(opened, keep)
+    dropped, freed = drop_snapshots_of(opened, keep, days)
     if as_json:
         say(to_json({"path": dataset, "dropped": dropped, "bytes": freed}))
     elif not quiet:

@@ -13,6 +13,7 @@ from fastloader.dataset.base import MapNode, Reach, Run
 from fastloader.dataset.indexing import Group, IndexNode, Positions, SameNode, Segment
 from fastloader.dataset.settings import Settings
 from fastloader.samplers.hashing import Stream, fold
+from fastloader.types import distinct
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +107,7 @@ class Shuffle(IndexNode):
             return
         out = np.empty_like(positions)
         numbers = positions // self.window
-        for number in np.unique(numbers).tolist():
+        for number in distinct(numbers).tolist():
             mine = numbers == number
             first = number * self.window
             size = self.window if length is None else min(self.window, length - first)
@@ -166,7 +167,7 @@ class Repeat(IndexNode):
             yield Group(np.arange(len(positions)), self.parent, run, self.first_epoch(epoch), positions)
             return
         passes = positions // max(length, 1)
-        for number in np.unique(passes).tolist():
+        for number in distinct(passes).tolist():
             mine = np.flatnonzero(passes == number)
             inner = positions[mine] - number * length
             yield Group(mine, self.parent, run, self.first_epoch(epoch) + number, inner)
@@ -219,7 +220,7 @@ class Concat(IndexNode):
         """Which of them, and where in it."""
         starts = self._starts(run)
         numbers = np.searchsorted(starts, positions, "right") - 1
-        for number in np.unique(numbers).tolist():
+        for number in distinct(numbers).tolist():
             mine = np.flatnonzero(numbers == number)
             yield Group(mine, self.nodes[number], run, epoch, positions[mine] - starts[number])
 

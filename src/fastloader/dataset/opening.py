@@ -17,7 +17,7 @@ from fastloader.formats.decoding import Decode
 from fastloader.formats.extents import ExtentDataset
 from fastloader.formats.fld import Dataset as Stored
 from fastloader.formats.objects import Places
-from fastloader.formats.opening import open_source
+from fastloader.formats.opening import Own, open_source
 from fastloader.formats.records import Records, Source, Stream
 from fastloader.reader import DatasetReader
 from fastloader.stores.cache import cache_at
@@ -166,9 +166,9 @@ def open_dataset(
     found = open_source(
         path, places, format=format, fields=fields, where=where, rows=rows, types=types, decode=decode, group=group
     )
-    if isinstance(found, str):
-        opened = ReaderDataset(found, storage_options, cache_dir=cache_dir, cache_size=cache_size, snapshot=snapshot)
-        return _reader(opened, fields)
+    if isinstance(found, Own):
+        manifest = found.manifest if snapshot is None else None
+        return _reader(ReaderDataset.of(Stored(places.locate(found.path), manifest, snapshot=snapshot)), fields)
     if snapshot is not None:
         raise ValueError(f"{path}: snapshot={snapshot!r} is for folders of .fld shards, which alone have snapshots")
     if isinstance(found, ExtentDataset):

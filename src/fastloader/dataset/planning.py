@@ -26,6 +26,7 @@ from fastloader.kernels import crc32c
 from fastloader.reader import DatasetReader
 from fastloader.stores.local import explain
 from fastloader.stores.urls import is_url
+from fastloader.types import distinct
 from fastloader.writer.intake import size_of
 
 AT_ONCE = 1 << 16
@@ -102,7 +103,7 @@ def _of_reader(reader: DatasetReader, names: Sequence[str] | None, samples: NDAr
     found = np.zeros(len(samples))
     sources, rows = dataset.runs.locate(samples)
     fields = [i for i, name in enumerate(dataset.names) if names is None or name in names]
-    for source in np.unique(sources).tolist():
+    for source in distinct(sources).tolist():
         mine = sources == source
         file: Any = dataset.file(source)
         if not hasattr(file, "payload_sizes"):
@@ -121,7 +122,7 @@ def _of_records(records: Records, samples: NDArray[np.int64]) -> Weights:
     starts = records.starts
     numbers = np.searchsorted(starts, samples, "right") - 1
     means = {number: records.source(number).size / (starts[number + 1] - starts[number])
-             for number in np.unique(numbers).tolist()}  # fmt: skip
+             for number in distinct(numbers).tolist()}  # fmt: skip
     return np.array([means[number] for number in numbers.tolist()], np.float64)
 
 

@@ -261,12 +261,14 @@ class DatasetEditor:
         """All that can be opened, the newest first."""
         return snapshots_of(self._open())
 
-    def drop_snapshots(self, keep: int = 1) -> tuple[list[int], int]:
+    def drop_snapshots(self, keep: int = 1, *, unnamed_days: float | None = None) -> tuple[list[int], int]:
         """Forget all snapshots but the newest ``keep``, and remove files that only they need.
 
-        Returns the numbers of those that are gone and the bytes that were given back. What the others name stays.
+        Returns the numbers of those that are gone and the bytes that were given back. What the others name stays. A
+        writer that was killed leaves files that nothing names. On a local disk they go too; in a bucket, where they
+        might be those of one that is still at work, if they are ``unnamed_days`` old.
         """
-        return drop_snapshots_of(self._open(), keep)
+        return drop_snapshots_of(self._open(), keep, unnamed_days)
 
     def _commit(self, dataset: Dataset, after: Manifest) -> Snapshot:
         """A change that needs no new file."""

@@ -10,6 +10,8 @@ from fastloader.formats.fld.snapshots import history
 from fastloader.stores import ObjectPath
 from fastloader.stores.local import locked
 
+DAY = 86_400
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -44,14 +46,16 @@ def snapshots_of(dataset: Dataset) -> list[Snapshot]:
     return [Snapshot.of(manifest) for manifest in history(dataset.path)]
 
 
-def drop_snapshots_of(dataset: Dataset, keep: int) -> tuple[list[int], int]:
-    """Forget all snapshots of a dataset but the newest ``keep``."""
+def drop_snapshots_of(dataset: Dataset, keep: int, unnamed_days: float | None = None) -> tuple[list[int], int]:
+    """Forget all snapshots of a dataset but the newest ``keep``; ``unnamed_days`` is for what killed writers left."""
     if keep < 1:
         raise ValueError(f"keep={keep}: the newest snapshot stays")
+    if unnamed_days is not None and not unnamed_days >= 0:
+        raise ValueError(f"unnamed_days={unnamed_days}: a number of days, longer than any writer takes")
     if not is_sharded(dataset.path):
         return [], 0
     if isinstance(dataset.path, ObjectPath):
-        return drop_snapshots(dataset.path, keep)
+        return drop_snapshots(dataset.path, keep, None if unnamed_days is None else unnamed_days * DAY)
     with locked(dataset.path):
         return drop_snapshots(dataset.path, keep)
 

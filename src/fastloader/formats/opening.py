@@ -19,7 +19,7 @@ from fastloader.formats.beton import Beton
 from fastloader.formats.decoding import Decode
 from fastloader.formats.extents import ExtentDataset
 from fastloader.formats.files import ClassFolders, RawFiles, has_classes
-from fastloader.formats.fld import MANIFEST, is_sharded
+from fastloader.formats.fld import Manifest, is_sharded
 from fastloader.formats.hdf5 import Hdf5
 from fastloader.formats.lines import TYPES, CommaLines, JsonLines, ZippedCommaLines, ZippedJsonLines
 from fastloader.formats.litdata import LitData
@@ -32,7 +32,7 @@ from fastloader.formats.tar_packed import open_packed
 from fastloader.formats.tfrecord import TFRecord, ZippedTFRecord
 from fastloader.formats.utix import open_utix
 from fastloader.formats.zips import open_zip
-from fastloader.stores import RefusedError
+from fastloader.stores import ObjectPath
 from fastloader.stores.urls import is_url, local_path
 
 _BESIDE = re.compile(r"(_.*|readme.*|licen[sc]e.*|.*\.(md|crc|idx|index|lock|utix))", re.IGNORECASE)
@@ -127,8 +127,8 @@ def open_source(
     types: Mapping[str, str] | None = None,
     decode: Decode = None,
     group: bool | None = None,
-) -> Source | ExtentDataset | str:
-    """The samples at a path, by whoever reads them; a path again where it is a ``.fld`` dataset.
+) -> Source | ExtentDataset | Own:
+    """The samples at a path, by whoever reads them; where it is, if that is a ``.fld`` dataset.
 
     ``places`` says how objects in stores are got at, where not as the environment says.
     """
@@ -143,12 +143,13 @@ def open_source(
     request = Request(
         fields=chosen, where=where, rows=rows, types=None if types is None else dict(types), decode=decode, group=group
     )
-    paths, root, single, shards = _expanded(path, places)
-    if format == "fld" or (format is None and single and (shards or _is_fld(paths[0], places))):
+    own = format in (None, "fld")
+    paths, root, single, shards = _expanded(path, places, own)
+    if own and (format == "fld" or (single and (shards or _is_fld(paths[0], places)))):
         _only("fld", request, ())
         if not single:
             raise FormatError("several .fld datasets", path=paths[0], hint="fl.concatenate makes them one")
-        return paths[0]
+        return Own(paths[0], shards if isinstance(shards, Manifest) else None)
     if format in (None, *_INDEXED) and (indexed := _indexes(paths, root, places, format)) is not None:
         _only(indexed[0], request, ())
         return FORMATS[indexed[0]].make(replace(request, files=Files(indexed[1], places)))
@@ -170,18 +171,26 @@ def _only(name: str, request: Request, options: tuple[str, ...]) -> None:
             raise ValueError(f"types={{{column!r}: {kind!r}}}: for {NAMES[name]}, one of {', '.join(_TYPES[name])}")
 
 
+class Own(NamedTuple):
+    """A ``.fld`` dataset, and its manifest where that was read to know it."""
+
+    path: str
+    manifest: Manifest | None
+
+
 class Meant(NamedTuple):
     """The files that are meant, the folder they are told relative to, whether it was one file or dataset, and whether
-    that is known to be a folder of shards.
+    that is known to be a folder of shards, by its manifest where there is no other way.
     """
 
     paths: list[str]
     root: str = ""
     single: bool = False
-    shards: bool = False
+    shards: Manifest | bool = False
 
 
-def _expanded(path: Any, places: Places) -> Meant:
+def _expanded(path: Any, places: Places, own: bool = False) -> Meant:
+    """``own``: a folder of shards is one dataset, rather than files."""
     if not isinstance(path, str | bytes | os.PathLike):
         if not isinstance(path, Sequence):
             raise TypeError(f"a path, a pattern or a list of paths is needed, not a {type(path).__name__}")
@@ -195,11 +204,11 @@ def _expanded(path: Any, places: Places) -> Meant:
     if is_url(text):
         if promised(text) == "fld":
             return Meant([text], single=True)
-        if promised(text) is None and _has_manifest(text, places):
-            return Meant([text], single=True, shards=True)
+        if own and promised(text) is None and (manifest := _manifest(text, places)) is not None:
+            return Meant([text], single=True, shards=manifest)
     store = places.of(text)
     if store.is_folder(text):
-        if not is_url(text) and (is_sharded(Path(text)) or promised(text) == "fld"):
+        if own and not is_url(text) and (is_sharded(Path(text)) or promised(text) == "fld"):
             return Meant([text], single=True, shards=True)
         found = store.within(text)
         if not found:
@@ -228,18 +237,16 @@ def _root_of(pattern: str) -> str:
     return "/".join(parts[:fixed]) or "."
 
 
-def _has_manifest(url: str, places: Places) -> bool:
-    """Whether a folder of shards is there, which can be told by whoever may not list."""
-    if glob.has_magic(url):
-        return False
+def _manifest(url: str, places: Places) -> Manifest | None:
+    """That of a folder of shards, which can be had by whoever may not list."""
+    folder = None if glob.has_magic(url) else places.locate(url)
+    if not isinstance(folder, ObjectPath):
+        return None
     try:
-        places.open(f"{url.rstrip('/')}/{MANIFEST}")
-    except (NotFoundError, RefusedError):
-        return False
+        return Manifest.found(folder)
     except StoreError as error:
         error.path = url
         raise
-    return True
 
 
 def _is_fld(path: str, places: Places) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import fnmatch
 import posixpath
 import re
-from collections.abc import Callable, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from fastloader.errors import NotFoundError, StoreError
@@ -93,6 +93,7 @@ class RemoteObjects:
     def __init__(self, storage_options: Mapping[str, Any] | None = None, cache: BlockCache | None = None) -> None:
         self._options, self._cache = storage_options, cache
         self._stores: dict[str, Store] = {}
+        self._begun: dict[str, Iterator[Stat]] = {}  # lists of folders, of which the first was looked at
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RemoteObjects, (self._options, self._cache)
@@ -157,7 +158,8 @@ class RemoteObjects:
     def within(self, folder: str) -> list[str]:
         """All below a folder, hidden ones left out."""
         store, key = self.connected(folder)
-        keys = [found.key for found in store.list(key) if not found.key.endswith("/")]
+        listed = self._begun.pop(folder, None) or store.list(key)
+        keys = [found.key for found in listed if not found.key.endswith("/")]
         skip = len(key.rstrip("/") + "/") if key else 0
         return sorted(full_url(store.url, one) for one in keys if not re.search(r"(^|/)\.", one[skip:]))
 
@@ -169,7 +171,7 @@ class RemoteObjects:
         return [path for path in self.within(posixpath.dirname(fixed)) if wanted.fullmatch(path)]
 
     def is_folder(self, path: str) -> bool:
-        """Whether there is no such object, and objects below it."""
+        """Whether there is no such object, and objects below it; ``within`` goes on with the list."""
         store, key = self.connected(path)
         if key and not key.endswith("/"):
             try:
@@ -178,10 +180,14 @@ class RemoteObjects:
                 pass
             else:
                 return False
+        listed = iter(store.list(key))
         try:
-            return bool(list(islice(store.list(key), 1)))
+            first = next(listed, None)
         except StoreError:  # a web server does not list
             return False
+        if first is not None:
+            self._begun[path] = chain([first], listed)
+        return first is not None
 
 
 def _pattern(part: str) -> str:

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from fastloader.formats.fld import Dataset
 from fastloader.loader import resources
+from fastloader.loader.fetching import IN_FLIGHT
 from fastloader.stores import BlockCache, ObjectPath
 from fastloader.stores.cache import BLOCK
 
@@ -93,17 +94,23 @@ def plan_reading(
         # The pages of a window are kept while it lasts, and those of the next are fetched meanwhile.
         pages = max(1, size // dataset.page_size)
         memory = max(LEAST_MEMORY, (5 * min(habit.window, pages) // 2 + 4) * dataset.page_size)
-        a_window = dataset.num_samples * habit.window // pages
-        ahead = -(-a_window // batch_size)
+        ahead = -(-(dataset.num_samples * habit.window // pages) // batch_size)
         # Batches may be larger than pages: then those in the making count.
         memory = max(memory, min(DEFAULT_MEMORY, (ahead + min(depth, BATCHES_HELD)) * a_batch * 5 // 4))
     unit = dataset.page_size
     if dataset.is_remote and habit.window:
         if habit.in_order:
             unit = max(unit, REQUEST)
-        reach = REQUESTS_AHEAD * max(unit, REQUEST)
-        memory = max(memory, 2 * min(reach, size))
-        ahead = max(ahead, -(-reach // max(1, dataset.sample_bytes * batch_size)))
+            reach = REQUESTS_AHEAD * unit
+            memory = max(memory, 2 * min(reach, size))
+        else:
+            # A batch takes from every page of its window, so windows are asked for as a whole: one is waited for, or
+            # made into batches, and the next is on its way. More memory than that would be new to the process.
+            a_window = min(habit.window, pages) * dataset.page_size
+            reach = a_window + max(a_window, IN_FLIGHT * max(unit, REQUEST))
+            batches = min(DEFAULT_MEMORY, min(depth, BATCHES_HELD) * a_batch)
+            memory = max(min(reach, size) + 4 * unit, 8 * unit, batches)
+        ahead = max(ahead, -(-reach // max(1, a_batch)))
     if memory_limit is not None:
         memory = min(memory, memory_limit // 2)
     while unit > dataset.page_size and memory < 8 * unit:

@@ -30,7 +30,7 @@ from fastloader.loader.reading import Reading, batches_within
 from fastloader.loader.resources import usable_cpus
 from fastloader.loader.stats import Counters, summary
 from fastloader.loader.tuning import Setting, Tuner
-from fastloader.types import Batch
+from fastloader.types import Batch, distinct
 
 AHEAD_AT_ONCE = 8
 """Batches planned ahead at each step, so that the first does not wait for the planning of all."""
@@ -205,7 +205,7 @@ class Runner:
         sources, rows = runs.locate(samples)
         which = self._sources[sources]
         if (which < 0).any():
-            fresh = np.unique(sources[which < 0]).tolist()
+            fresh = distinct(sources[which < 0]).tolist()
             self._dataset.warm(fresh, self._tables)
             for source in fresh:
                 self._add_source(source)

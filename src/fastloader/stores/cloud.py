@@ -82,6 +82,7 @@ class CloudStore:
         self._small_objects = False
         self._process = 0
         self._readers: Any = None
+        self._listers: Any = None
         self._writers: Any = None
         self._reader()  # an option that is unknown is told now
 
@@ -98,16 +99,23 @@ class CloudStore:
             self._readers = connect(self.kind, self.url, self._config, self.policy, repeats=False)
         return self._readers
 
+    def _lister(self) -> Any:
+        """The client that lists, and repeats itself."""
+        self._be_in_this_process()
+        if self._listers is None:
+            self._listers = connect(self.kind, self.url, self._config, self.policy, repeats=True)
+        return self._listers
+
     def writer(self) -> Any:
-        """The client that lists and writes, and repeats itself."""
+        """The client that writes, and repeats itself; a part of an object may take long."""
         self._be_in_this_process()
         if self._writers is None:
-            self._writers = connect(self.kind, self.url, self._config, self.policy, repeats=True)
+            self._writers = connect(self.kind, self.url, self._config, self.policy, repeats=True, patient=True)
         return self._writers
 
     def _be_in_this_process(self) -> None:
         if self._process != os.getpid():
-            self._readers = self._writers = None
+            self._readers = self._listers = self._writers = None
             self._process = os.getpid()
 
     def stat(self, key: str) -> Stat:
@@ -121,6 +129,15 @@ class CloudStore:
     def read_with_stat(self, key: str, begin: int, size: int) -> Found:
         """At most ``size`` bytes from ``begin`` on, and what the object is, in one request."""
         return self._wait(self._read(Range(key, begin, size, at_most=True)))
+
+    def read_ends(self, key: str, head: int, size: int, tail: int) -> tuple[memoryview, memoryview, Stat]:
+        """At most ``head`` bytes from the beginning and the last ``tail`` of ``size``, asked for at the same time.
+
+        The last are left out where they are of another version.
+        """
+        begin = Range(key, 0, head, at_most=True)
+        (first, found), (last, other) = self._wait(self._all([begin, Range(key, size - tail, tail)]))
+        return first, last if other.version == found.version else memoryview(b""), found
 
     def begin_whole(self, key: str, size: int) -> Future[Found]:
         """The same from the beginning on, asked for now and waited for by whoever needs it."""
@@ -140,16 +157,8 @@ class CloudStore:
         self, key: str, ranges: Sequence[tuple[int, int]], *, version: str | None = None
     ) -> list[memoryview]:
         """Several ranges at once."""
-
-        async def all_of_them() -> list[memoryview]:
-            reads = [asyncio.ensure_future(self._read(Range(key, begin, size, version))) for begin, size in ranges]
-            try:
-                return [data for data, _ in await asyncio.gather(*reads)]
-            finally:
-                for read in reads:
-                    read.cancel()
-
-        return self._wait(all_of_them())
+        found = self._wait(self._all([Range(key, begin, size, version) for begin, size in ranges]))
+        return [data for data, _ in found]
 
     def begin_read(self, key: str, begin: int, size: int, version: str | None, done: Done) -> None:
         """Ask for a range and go on."""
@@ -165,7 +174,7 @@ class CloudStore:
             if folder:
                 with contextlib.suppress(NotFoundError):
                     yield self.stat(folder)
-            for page in client.module().list(self.writer(), folder or None):
+            for page in client.module().list(self._lister(), folder or None):
                 for meta in page:
                     yield _stat_of(meta)
         except FastLoaderError:
@@ -235,6 +244,14 @@ class CloudStore:
 
         loop = client.event_loop()
         loop.call_soon_threadsafe(lambda: client.keep(loop.create_task(read())))
+
+    async def _all(self, wanted: Sequence[Range]) -> Sequence[Found]:
+        reads = [asyncio.ensure_future(self._read(one)) for one in wanted]
+        try:
+            return await asyncio.gather(*reads)
+        finally:
+            for read in reads:
+                read.cancel()
 
     async def _read(self, wanted: Range) -> Found:
         if wanted.size == 0:

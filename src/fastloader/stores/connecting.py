@@ -43,14 +43,16 @@ def configuration(kind: str, options: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def connect(kind: str, url: str, config: Mapping[str, Any], policy: RetryPolicy, *, repeats: bool) -> Any:
-    """A client; one that ``repeats`` makes requests again by itself."""
+def connect(
+    kind: str, url: str, config: Mapping[str, Any], policy: RetryPolicy, *, repeats: bool, patient: bool = False
+) -> Any:
+    """A client; one that ``repeats`` makes requests again by itself, one that is ``patient`` lets each take long."""
     stores = client.module()._store
     settings = dict(config)
     endpoint = str(settings.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL" if kind == "s3" else "", ""))
     plain = endpoint.startswith("http://") or url.startswith("http://") or bool(settings.get("use_emulator"))
     limits = {
-        "timeout": timedelta(seconds=policy.deadline if repeats else policy.attempt_timeout),
+        "timeout": timedelta(seconds=policy.deadline if patient else policy.attempt_timeout),
         "connect_timeout": timedelta(seconds=min(CONNECT_TIMEOUT, policy.attempt_timeout)),
     }
     shared = {

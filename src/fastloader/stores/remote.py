@@ -6,6 +6,7 @@ whoever works on mapped files works on objects too, once the ranges it looks at 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -44,12 +45,15 @@ Range = tuple[int, int]
 class RemoteFile:
     """An object's bytes. Every one that is fetched is of the version that was found when it was opened.
 
-    ``tail`` tells from the first bytes how many of the last are needed at once.
+    ``tail`` tells from the first bytes how many of the last are needed at once. Who knows the object's size and that
+    number before says so by ``told``: then both ends are asked for at the same time.
     """
 
-    def __init__(self, path: ObjectPath, tail: Callable[[bytes], int] = lambda head: TAIL) -> None:
+    def __init__(
+        self, path: ObjectPath, tail: Callable[[bytes], int] = lambda head: TAIL, told: Range | None = None
+    ) -> None:
         self.path = path
-        head, found = _head(path)
+        head, found, last = _ends(path, told)
         self.size = found.size
         self.version = found.version
         self.inode = (0, 0)
@@ -58,11 +62,12 @@ class RemoteFile:
             self._cached = CachedObject(path.cache, path.store, path.key, self.size, self.version)
         self._writable = _blank(self.size)
         self._writable[: len(head)] = np.frombuffer(head, np.uint8)
-        self._there: tuple[Range, ...] = ((0, len(head)),)
+        self._writable[self.size - len(last) :] = np.frombuffer(last, np.uint8)
+        self._there: tuple[Range, ...] = tuple(_joined([(0, len(head)), (self.size - len(last), len(last))], 0))
         self.bytes = self._writable.view()
         self.bytes.flags.writeable = False
-        last = min(TAIL, self.size, tail(bytes(head)))
-        self.ensure([(self.size - last, last)])
+        needed = min(TAIL, self.size, tail(bytes(head)))
+        self.ensure([(self.size - needed, needed)])
 
     def ensure(self, ranges: Iterable[Range]) -> None:
         """Have these ranges in ``bytes``; what is there already is not fetched again.
@@ -102,14 +107,22 @@ class RemoteFile:
             memory[begin : begin + size] = np.frombuffer(data, np.uint8)
 
 
-def _head(path: ObjectPath) -> tuple[memoryview, Stat]:
+def _ends(path: ObjectPath, told: Range | None) -> tuple[memoryview, Stat, memoryview]:
+    """The first bytes, what the object is, and the last bytes as far as they were told of and it is of that size."""
     store = path.store
+    read_ends = getattr(store, "read_ends", None)
+    if told is not None and read_ends is not None and path.cache is None:
+        size, tail = told
+        with contextlib.suppress(StoreError):  # another object may be there now: it is looked at from the front, then
+            head, last, found = read_ends(path.key, HEAD, size, min(TAIL, size, tail))
+            return head, found, last if found.size == size else memoryview(b"")
     with_stat = getattr(store, "read_with_stat", None)
     if with_stat is not None:
-        data, found = with_stat(path.key, 0, HEAD)
-        return data, found
-    found = store.stat(path.key)
-    return store.read(path.key, 0, min(HEAD, found.size), version=found.version), found
+        head, found = with_stat(path.key, 0, HEAD)
+    else:
+        found = store.stat(path.key)
+        head = store.read(path.key, 0, min(HEAD, found.size), version=found.version)
+    return head, found, memoryview(b"")
 
 
 def _blank(size: int) -> NDArray[np.uint8]:

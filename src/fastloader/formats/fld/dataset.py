@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from fastloader.errors import FastLoaderError, FormatError, NotFoundError, StoreError
 from fastloader.fields import Field, field_class
 from fastloader.formats.fld.builder import FieldSpec
-from fastloader.formats.fld.file import FldFile
+from fastloader.formats.fld.file import FldFile, tables_bytes
 from fastloader.formats.fld.joined import JoinedFile, place_of
 from fastloader.formats.fld.layout import Descriptor
-from fastloader.formats.fld.manifest import Beside, Manifest, Removed, Shard, is_sharded, shard_name
+from fastloader.formats.fld.manifest import Beside, Manifest, Removed, Shard, shard_name
 from fastloader.formats.fld.runs import lay_runs
 from fastloader.formats.fld.snapshots import load_snapshot
 from fastloader.stores import ObjectPath
@@ -40,10 +40,7 @@ def load_shards(path: Path | ObjectPath) -> tuple[Shard, ...]:
 
 def load_manifest(path: Path | ObjectPath, snapshot: int | str | None = None) -> Manifest:
     """A folder's newest snapshot, or another one; it has shards."""
-    manifest = Manifest.load(path) if snapshot is None else load_snapshot(path, snapshot)
-    if not manifest.shards:
-        raise FormatError("names no shards", path=path, hint="write at least one")
-    return manifest
+    return (Manifest.load(path) if snapshot is None else load_snapshot(path, snapshot)).with_some(path)
 
 
 class Dataset:
@@ -69,9 +66,13 @@ class Dataset:
         self._names: list[str] | None = None
         self._members: weakref.WeakValueDictionary[str, FldFile] = weakref.WeakValueDictionary()
         self._snapshot: str | None = None
-        if given is None and (path.is_dir() if isinstance(path, Path) else is_sharded(path)):
+        if given is None and isinstance(path, ObjectPath):
+            given = Manifest.found(path)
+            if given is not None and snapshot is not None:
+                given = load_manifest(path, snapshot)
+        elif given is None and isinstance(path, Path) and path.is_dir():
             given = load_manifest(path, snapshot)
-        elif given is None:
+        if given is None:
             # A single file is its own only shard, and stays open: it may be replaced while we read it.
             file = self._files[0] = FldFile(path)
             given = (Shard("", file.num_samples, file.size, file.identity),)
@@ -145,10 +146,11 @@ class Dataset:
         fresh = [number for number in numbers if number not in self._files]
         if not self.is_remote or len(fresh) < 2:
             return
-        with contextlib.suppress(FastLoaderError):
-            use(fresh[0])  # all compare their fields with the first
+        if self._schema_of is None:  # all compare their fields with the first
+            with contextlib.suppress(FastLoaderError):
+                use(fresh.pop(0))
         with ThreadPoolExecutor(min(OPENED_AT_ONCE, len(fresh)), "fastloader-opener") as pool:
-            for opened in [pool.submit(use, number) for number in fresh[1:]]:
+            for opened in [pool.submit(use, number) for number in fresh]:
                 with contextlib.suppress(FastLoaderError):
                     opened.result()
 
@@ -204,7 +206,10 @@ class Dataset:
             path
         ):  # a single file that was appended to since: it is the first shard of a folder now
             path /= shard_name(0)
-        file = FldFile(path)
+        told = None
+        if self._schema_of is not None and self.is_remote:  # what its tables take is known, then
+            told = (member.size, tables_bytes(member.num_samples, len(self._schema_of.descriptors)))
+        file = FldFile(path, told)
         if (file.num_samples, file.size, file.identity) != (member.num_samples, member.size, member.identity):
             raise FormatError(
                 "is not the file it was when the dataset was opened or its manifest written",

@@ -41,6 +41,7 @@ from fastloader.formats.fld.layout import (
     Kind,
 )
 from fastloader.stores import MappedFile, ObjectPath, RemoteFile
+from fastloader.types import distinct
 
 WHOLE = 1 << 20
 """Tables of objects up to this size are fetched whole: the next rows that are asked for are then there already."""
@@ -62,12 +63,13 @@ _LISTS = frozenset(CHECKSUMS_OF + kind for kind in Kind if kind not in (Kind.DAT
 class FldFile:
     """A file and its tables. Safe from many threads; forked children share the mapping.
 
-    Of an object in a store, ``bytes`` holds what was asked for: tables as they are needed, payloads never.
+    Of an object in a store, ``bytes`` holds what was asked for: tables as they are needed, payloads never. ``told`` are
+    its size and the bytes of its tables, where they are known.
     """
 
-    def __init__(self, path: Path | ObjectPath) -> None:
+    def __init__(self, path: Path | ObjectPath, told: tuple[int, int] | None = None) -> None:
         self.path = path
-        self.remote = RemoteFile(path, _tables_bytes) if isinstance(path, ObjectPath) else None
+        self.remote = RemoteFile(path, _tables_bytes, told) if isinstance(path, ObjectPath) else None
         try:
             self._opened = self.remote or MappedFile(path)  # type: ignore[arg-type]
         except FileNotFoundError as error:
@@ -436,7 +438,12 @@ def _tables_bytes(head: bytes) -> int:
     if len(head) < PREFIX:
         return 0
     samples, fields = HEADER.unpack_from(head, len(MAGIC))[3:5]
-    return TABLES_LEAST + int(samples) * TABLES_ROW * (1 + int(fields))
+    return tables_bytes(int(samples), int(fields))
+
+
+def tables_bytes(samples: int, fields: int) -> int:
+    """About what all tables of so many samples take together."""
+    return TABLES_LEAST + samples * TABLES_ROW * (1 + fields)
 
 
 def _checksums(entry: Entry) -> tuple[int, int]:
@@ -449,7 +456,7 @@ def _parts(entry: Entry, rows: NDArray[np.int64] | None) -> list[tuple[int, int]
     if rows is None or entry.size <= WHOLE:
         return [(entry.offset, entry.size)]
     first = rows[rows >= 0] * entry.row_size
-    blocks = np.unique(np.concatenate([first, first + entry.row_size - 1]) // entry.block_size) * entry.block_size
+    blocks = distinct(np.concatenate([first, first + entry.row_size - 1]) // entry.block_size) * entry.block_size
     return [(entry.offset + at, min(entry.block_size, entry.size - at)) for at in blocks.tolist() if at < entry.size]
 
 

@@ -175,6 +175,22 @@ class Manifest:
             ) from None
 
     @classmethod
+    def found(cls, folder: ObjectPath) -> Manifest | None:
+        """That of a folder of objects, if it has one: in one request."""
+        path = folder / MANIFEST
+        try:
+            data = bytes(path.store.read(path.key))
+        except (NotFoundError, RefusedError):  # who may not list is refused what is not there; the object will tell
+            return None
+        return cls.from_bytes(data, path).with_some(folder)
+
+    def with_some(self, folder: Path | ObjectPath) -> Manifest:
+        """The same, known to name shards."""
+        if not self.shards:
+            raise FormatError("names no shards", path=folder, hint="write at least one")
+        return self
+
+    @classmethod
     def from_bytes(cls, data: bytes, path: Path | ObjectPath) -> Manifest:
         """Parse a manifest; whatever is wrong with it is a FormatError."""
         try:

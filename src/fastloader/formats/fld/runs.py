@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastloader.types import distinct
+
 Ints = NDArray[np.int64]
 Ranges = NDArray[np.int64]
 """Rows of (first, behind the last), ascending and apart."""
@@ -122,7 +124,7 @@ def _cut(
     ranges = [np.stack([rows[:, 0], rows[:, 0] + rows[:, 1]], 1) for _, rows in held]
     for one in [*ranges, *([] if gone is None else [gone])]:
         edges.append(one.reshape(-1))
-    cuts = np.unique(np.concatenate(edges))
+    cuts = distinct(np.concatenate(edges))
     firsts, sizes = cuts[:-1], np.diff(cuts)
     kept = np.ones(len(firsts), np.bool_) if gone is None else ~_inside(firsts, gone)
     firsts, sizes = firsts[kept], sizes[kept]
