@@ -1,7 +1,7 @@
 // Archives: files in and out by path.
 #include "bind.h"
 
-#include <deque>
+#include <forward_list>
 
 #include "asking.h"
 #include "files.h"
@@ -43,18 +43,22 @@ private:
 // What is in memory is read with the GIL held up to here: to get it back from others takes longer.
 constexpr std::uint64_t kHeld = 64 << 10;
 constexpr std::uint64_t kHeldTogether = 1 << 20;
-// Of many files, the bytes that are asked for before their turn.
-constexpr std::uint64_t kAhead = 32 << 20;
 // Single files that are read between two looks at who has the signal.
 constexpr std::uint32_t kUnguarded = 256;
 
 struct BoundLookup {
     fl::ArchiveLookup lookup;
+    mutable std::uint32_t alone = 0;
+
+    // Whether all are found without a wait.
+    bool find_seen(std::span<fl::Sought> sought) const {
+        // A system call: a quarter of what a small file in memory costs, so not for each one.
+        if (sought.size() > 1 || alone++ % kUnguarded == 0) fl::keep_guard();
+        return lookup.find_seen(sought);
+    }
 
     void find(std::span<fl::Sought> sought) const {
-        // A system call: a quarter of what a small file in memory costs, so not for each one.
-        thread_local std::uint32_t alone = 0;
-        if (sought.size() > 1 || alone++ % kUnguarded == 0) fl::keep_guard();
+        if (find_seen(sought)) return;
         try {
             const fl::KnownAlone nothing_else;
             return lookup.find(sought);
@@ -65,27 +69,35 @@ struct BoundLookup {
     }
 };
 
+// Text of ASCII, which is most of it, as it lies in memory; else null.
+const std::uint8_t* ascii(nb::handle object, std::size_t& size) {
+    if (!PyUnicode_Check(object.ptr()) || !PyUnicode_IS_COMPACT_ASCII(object.ptr())) return nullptr;
+    size = static_cast<std::size_t>(PyUnicode_GET_LENGTH(object.ptr()));
+    return static_cast<const std::uint8_t*>(PyUnicode_DATA(object.ptr()));
+}
+
 // Many paths as they are looked up; what is none has no bytes. Their objects must stay.
 class SoughtPaths {
 public:
     explicit SoughtPaths(const nb::list& objects) {
-        for (nb::handle one : objects) __builtin_prefetch(one.ptr());
-        sought.reserve(objects.size());
-        numbers.reserve(objects.size());
-        for (std::size_t number = 0; number < objects.size(); ++number) {
-            nb::handle one = objects[number];
-            fl::Sought path;
-            Py_ssize_t size = 0;
-            const char* text = PyUnicode_Check(one.ptr()) && PyUnicode_IS_COMPACT_ASCII(one.ptr())
-                                   ? PyUnicode_AsUTF8AndSize(one.ptr(), &size)
-                                   : nullptr;
-            if (text)
-                path.key = fl::Bytes(reinterpret_cast<const std::uint8_t*>(text), static_cast<std::size_t>(size));
-            else if (const auto bytes = owned_.emplace_back(one).bytes)
-                path.key = *bytes;
+        const auto count = objects.size();
+        for (nb::handle one : objects) {
+            __builtin_prefetch(one.ptr());
+            __builtin_prefetch(reinterpret_cast<const PyASCIIObject*>(one.ptr()) + 1);  // the text, as a rule
+        }
+        sought.reserve(count);
+        numbers.reserve(count);
+        for (std::size_t number = 0; number < count; ++number) {
+            nb::handle one = PyList_GET_ITEM(objects.ptr(), static_cast<Py_ssize_t>(number));
+            fl::Bytes key;
+            std::size_t size = 0;
+            if (const auto* text = ascii(one, size))
+                key = {text, size};
+            else if (const auto bytes = owned_.emplace_front(one).bytes)
+                key = *bytes;
             else
                 continue;
-            sought.push_back(path);
+            sought.emplace_back().key = key;
             numbers.push_back(number);
         }
     }
@@ -93,7 +105,7 @@ public:
     std::vector<std::size_t> numbers;  // of their objects
 
 private:
-    std::deque<Path> owned_;
+    std::forward_list<Path> owned_;
 };
 
 fl::ContentField field_of(nb::handle payloads, nb::handle valid) {
@@ -103,40 +115,74 @@ fl::ContentField field_of(nb::handle payloads, nb::handle valid) {
     return field;
 }
 
-nb::object empty_bytes(std::size_t size, std::uint8_t*& place) {
-    PyObject* made = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size));
+// Bytes of which those are filled in that a file has; its size is found when it is read.
+PyObject* empty_bytes(fl::Reading& reading) {
+    PyObject* made = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(reading.file.extent.raw_size));
     if (!made) throw nb::python_error();
-    place = reinterpret_cast<std::uint8_t*>(PyBytes_AS_STRING(made));
-    return nb::steal(made);
+    reading.out = reinterpret_cast<std::uint8_t*>(PyBytes_AS_STRING(made));
+    return made;
 }
 
-nb::object shortened(nb::object made, std::size_t size) {
+nb::object shortened(nb::object made, const fl::Reading& reading) {
     PyObject* raw = made.release().ptr();
-    if (static_cast<std::size_t>(PyBytes_GET_SIZE(raw)) != size && _PyBytes_Resize(&raw, static_cast<Py_ssize_t>(size)))
+    if (static_cast<std::size_t>(PyBytes_GET_SIZE(raw)) != reading.size &&
+        _PyBytes_Resize(&raw, static_cast<Py_ssize_t>(reading.size)))
         throw nb::python_error();
     return nb::steal(raw);
 }
 
-struct Reading {
-    std::size_t number;
-    fl::FoundFile file;
-    std::uint8_t* place = nullptr;
-    std::size_t size = 0;  // what is the file's own of it
-};
+bool is_held(const fl::FoundFile& file) { return file.known && file.extent.raw_size <= kHeld; }
 
-void read_all(const fl::ArchiveLookup& lookup, std::span<Reading> files) {
-    std::size_t asked = 0;
-    std::uint64_t ahead = 0;
-    for (std::size_t i = 0; i < files.size(); ++i) {
-        for (; asked < files.size() && (asked <= i || ahead < kAhead); ++asked) {
-            ahead += files[asked].file.extent.size;
-            if (!files[asked].file.known) lookup.expect(files[asked].file);
-        }
-        auto& [number, file, place, size] = files[i];
-        ahead -= file.extent.size;
-        size = lookup.read(file, {place, file.extent.raw_size}, i + 1 < files.size() ? &files[i + 1].file : nullptr);
+nb::object get(const BoundLookup& bound, nb::handle key) {
+    fl::Sought one;
+    std::size_t size = 0;
+    std::optional<Path> path;
+    if (const auto* text = ascii(key, size))
+        one.key = {text, size};
+    else if (path.emplace(key).bytes)
+        one.key = *path->bytes;
+    else
+        return nb::none();
+    bound.find({&one, 1});
+    if (!one.found) return nb::none();
+    fl::Reading reading{one.file};
+    auto made = nb::steal(empty_bytes(reading));
+    if (is_held(one.file)) {
+        bound.lookup.read(reading);
+    } else {
+        nb::gil_scoped_release release;
+        fl::keep_guard();
+        bound.lookup.expect(reading.file);
+        bound.lookup.read(reading);
     }
+    return shortened(std::move(made), reading);
 }
+
+// Nearly always it is text of ASCII, and the file was read before. Then it is read here, without a detour through how
+// functions are called; all else, and whatever is wrong, is left to `get`.
+PyObject* subscript(PyObject* self, PyObject* key) noexcept {
+    try {
+        fl::Sought one;
+        std::size_t size = 0;
+        const auto* const text = nb::inst_ready(self) ? ascii(key, size) : nullptr;
+        if (text) {
+            const auto& bound = *nb::inst_ptr<BoundLookup>(self);
+            one.key = {text, size};
+            if (bound.find_seen({&one, 1}) && is_held(one.file)) {
+                fl::Reading reading{one.file};
+                auto made = nb::steal(empty_bytes(reading));
+                bound.lookup.read(reading);
+                return shortened(std::move(made), reading).release().ptr();
+            }
+        }
+    } catch (...) {
+    }
+    PyErr_Clear();
+    static PyObject* const name = PyUnicode_InternFromString("get");
+    return PyObject_CallMethodOneArg(self, name, key);
+}
+
+PyType_Slot lookup_slots[] = {{Py_mp_subscript, reinterpret_cast<void*>(subscript)}, {0, nullptr}};
 
 // Their bytes, and the numbers of those that were not found.
 std::pair<nb::list, nb::list> get_many(const BoundLookup& bound, const nb::list& keys) {
@@ -146,30 +192,31 @@ std::pair<nb::list, nb::list> get_many(const BoundLookup& bound, const nb::list&
     if (!made.is_valid()) throw nb::python_error();
     for (std::size_t i = 0; i < keys.size(); ++i)
         PyList_SET_ITEM(made.ptr(), static_cast<Py_ssize_t>(i), nb::none().release().ptr());
-    std::vector<Reading> files;
+    std::vector<fl::Reading> files;
+    std::vector<Py_ssize_t> numbers;
     files.reserve(paths.sought.size());
+    numbers.reserve(paths.sought.size());
     std::uint64_t total = 0;
     bool known = true;
     for (std::size_t i = 0; i < paths.sought.size(); ++i) {
         const auto& one = paths.sought[i];
         if (!one.found) continue;
-        Reading reading{paths.numbers[i], one.file};
-        made[reading.number] = empty_bytes(one.file.extent.raw_size, reading.place);
-        files.push_back(reading);
+        numbers.push_back(static_cast<Py_ssize_t>(paths.numbers[i]));
+        PyList_SetItem(made.ptr(), numbers.back(), empty_bytes(files.emplace_back(one.file)));
         total += one.file.extent.raw_size;
         known = known && one.file.known;
     }
     if (known && total <= kHeldTogether) {
-        read_all(bound.lookup, files);
+        bound.lookup.read(files);
     } else {
         nb::gil_scoped_release release;
-        read_all(bound.lookup, files);
+        bound.lookup.read(files);
     }
-    for (const auto& done : files) {
-        if (done.size == done.file.extent.raw_size) continue;
-        nb::object whole = made[done.number];
-        made[done.number] = nb::none();
-        made[done.number] = shortened(std::move(whole), done.size);
+    for (std::size_t i = 0; i < files.size(); ++i) {
+        if (files[i].size == files[i].file.extent.raw_size) continue;
+        nb::object whole = made[numbers[i]];
+        made[numbers[i]] = nb::none();  // what is shortened has one owner
+        made[numbers[i]] = shortened(std::move(whole), files[i]);
     }
     nb::list missing;
     if (files.size() < keys.size())
@@ -182,7 +229,7 @@ std::pair<nb::list, nb::list> get_many(const BoundLookup& bound, const nb::list&
 
 void bind_archives(nb::module_& m) {
     // Lives as long as the list of shards does, and that holds on to their tables.
-    nb::class_<BoundLookup>(m, "ArchiveLookup")
+    nb::class_<BoundLookup>(m, "ArchiveLookup", nb::type_slots(lookup_slots))
         .def("__init__", [](BoundLookup* self, nb::list shards) {
             std::vector<fl::ArchiveShard> made;
             for (nb::handle one : shards) {
@@ -200,26 +247,7 @@ void bind_archives(nb::module_& m) {
                      "Table | None, list[tuple[int, int]], Table | None]]) -> None"))
         .def("prepare", [](BoundLookup& b) { b.lookup.prepare(); }, nb::call_guard<nb::gil_scoped_release>(),
              nb::sig("def prepare(self) -> None"))
-        .def("get", [](const BoundLookup& b, nb::object key) -> nb::object {
-            const Path path(key);
-            if (!path.bytes) return nb::none();
-            fl::Sought one;
-            one.key = *path.bytes;
-            b.find({&one, 1});
-            if (!one.found) return nb::none();
-            std::uint8_t* place = nullptr;
-            auto made = empty_bytes(one.file.extent.raw_size, place);
-            const fl::MutableBytes out(place, one.file.extent.raw_size);
-            if (one.file.known && out.size() <= kHeld) return shortened(std::move(made), b.lookup.read(one.file, out));
-            std::size_t size = 0;
-            {
-                nb::gil_scoped_release release;
-                fl::keep_guard();
-                b.lookup.expect(one.file);
-                size = b.lookup.read(one.file, out);
-            }
-            return shortened(std::move(made), size);
-        }, "key"_a, nb::sig("def get(self, key: str | Buffer) -> bytes | None"))
+        .def("get", &get, "key"_a, nb::sig("def get(self, key: str | Buffer) -> bytes | None"))
         .def("get_many", &get_many, "keys"_a, nb::sig("def get_many(self, keys: list[str | bytes]) -> "
                                                   "tuple[list[bytes | None], list[int]]"));
 

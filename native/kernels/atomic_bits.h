@@ -18,7 +18,10 @@ public:
         : size_(count / 64 + 1), words_(make(size_, at_once)) {}
 
     bool test(std::size_t bit) const { return word(bit / 64).load(std::memory_order_relaxed) >> (bit % 64) & 1; }
-    void set(std::size_t bit) { word(bit / 64).fetch_or(std::uint64_t{1} << (bit % 64), std::memory_order_relaxed); }
+    // Returns whether it was set already.
+    bool set(std::size_t bit) {
+        return word(bit / 64).fetch_or(std::uint64_t{1} << (bit % 64), std::memory_order_relaxed) >> (bit % 64) & 1;
+    }
     void set_all() {
         for (std::size_t i = 0; i < size_; ++i) word(i).store(~std::uint64_t{0}, std::memory_order_relaxed);
     }

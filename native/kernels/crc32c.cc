@@ -35,14 +35,9 @@ constexpr Tables make_tables() {
 
 constexpr Tables kTables = make_tables();
 
-// Begins to load bytes [begin, end) of what is read next, a step at a time: all at once, the CPU would wait for room.
-inline void load_next(Bytes next, std::size_t begin, std::size_t end) {
-    for (end = std::min(end, next.size()); begin < end; begin += 64) __builtin_prefetch(next.data() + begin, 0, 2);
-}
-
 // Eight bytes a step through tables; runs anywhere.
 template <bool kCopy>
-std::uint32_t run_portable(std::uint8_t* dst, const std::uint8_t* src, std::size_t size, std::uint32_t crc, Bytes) {
+std::uint32_t run_portable(std::uint8_t* dst, const std::uint8_t* src, std::size_t size, std::uint32_t crc, Upcoming*) {
     std::uint32_t c = ~crc;
     while (size >= 8) {
         const auto word = load<std::uint64_t>(src);
@@ -135,21 +130,20 @@ FL_CRC_TARGET inline std::uint32_t three_runs(std::uint8_t* dst, const std::uint
 
 template <bool kCopy>
 FL_CRC_TARGET std::uint32_t run_hardware(std::uint8_t* dst, const std::uint8_t* src, std::size_t size,
-                                         std::uint32_t crc, Bytes next) {
+                                         std::uint32_t crc, Upcoming* next) {
     std::uint32_t c = ~crc;
-    const auto* const begin = src;
     const auto advance = [&](std::size_t by) {
         src += by;
         if constexpr (kCopy) dst += by;
         size -= by;
     };
     while (size >= 3 * kLong) {
-        if constexpr (kCopy) load_next(next, static_cast<std::size_t>(src - begin), src - begin + 3 * kLong);
+        if (kCopy && next) next->load(3 * kLong);
         c = three_runs<kCopy, kLong>(dst, src, c, kShiftLong);
         advance(3 * kLong);
     }
     while (size >= 3 * kShort) {
-        if constexpr (kCopy) load_next(next, static_cast<std::size_t>(src - begin), src - begin + 3 * kShort);
+        if (kCopy && next) next->load(3 * kShort);
         c = three_runs<kCopy, kShort>(dst, src, c, kShiftShort);
         advance(3 * kShort);
     }
@@ -193,7 +187,7 @@ FL_FOLD_TARGET inline __m512i fold(__m512i x, __m512i next) {
 // Folds 256 bytes a step, 64 at a time side by side, then leaves the last 64 and the tail to the CRC instruction.
 template <bool kCopy>
 FL_FOLD_TARGET std::uint32_t run_folding(std::uint8_t* dst, const std::uint8_t* src, std::size_t size,
-                                         std::uint32_t crc, Bytes next) {
+                                         std::uint32_t crc, Upcoming* next) {
     if (size < 512) return run_hardware<kCopy>(dst, src, size, crc, next);
     const auto take = [&](std::size_t at) FL_FOLD_TARGET {
         const auto x = _mm512_loadu_si512(src + at);
@@ -202,10 +196,10 @@ FL_FOLD_TARGET std::uint32_t run_folding(std::uint8_t* dst, const std::uint8_t* 
     };
     auto a = _mm512_xor_si512(take(0), _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(~crc))));
     auto b = take(64), c = take(128), d = take(192);
-    if constexpr (kCopy) load_next(next, 0, 256);
+    if (kCopy && next) next->load(256);
     std::size_t at = 256;
     for (; at + 256 <= size; at += 256) {
-        if constexpr (kCopy) load_next(next, at, at + 256);
+        if (kCopy && next) next->load(256);
         a = fold<256>(a, take(at));
         b = fold<256>(b, take(at + 64));
         c = fold<256>(c, take(at + 128));
@@ -217,7 +211,7 @@ FL_FOLD_TARGET std::uint32_t run_folding(std::uint8_t* dst, const std::uint8_t* 
     std::uint64_t state = 0;
     for (const auto word : words) state = _mm_crc32_u64(state, word);
     _mm256_zeroupper();  // gcc 12 leaves it out before a tail call, and SSE code is three times as slow without it
-    return run_hardware<kCopy>(kCopy ? dst + at : nullptr, src + at, size - at, ~static_cast<std::uint32_t>(state), {});
+    return run_hardware<kCopy>(kCopy ? dst + at : nullptr, src + at, size - at, ~static_cast<std::uint32_t>(state), nullptr);
 }
 
 bool has_folding() {
@@ -240,7 +234,7 @@ bool has_hardware() {
 #endif  // a CPU family with a CRC instruction
 
 template <bool kCopy>
-std::uint32_t (*pick())(std::uint8_t*, const std::uint8_t*, std::size_t, std::uint32_t, Bytes) {
+std::uint32_t (*pick())(std::uint8_t*, const std::uint8_t*, std::size_t, std::uint32_t, Upcoming*) {
 #if defined(__x86_64__)
     if (has_folding()) return run_folding<kCopy>;
 #endif
@@ -255,9 +249,9 @@ const auto g_copy = pick<true>();
 
 }  // namespace
 
-std::uint32_t crc32c(Bytes data, std::uint32_t crc) { return g_plain(nullptr, data.data(), data.size(), crc, {}); }
+std::uint32_t crc32c(Bytes data, std::uint32_t crc) { return g_plain(nullptr, data.data(), data.size(), crc, nullptr); }
 
-std::uint32_t copy_crc32c(std::uint8_t* dst, Bytes src, std::uint32_t crc, Bytes next) {
+std::uint32_t copy_crc32c(std::uint8_t* dst, Bytes src, std::uint32_t crc, Upcoming* next) {
     return g_copy(dst, src.data(), src.size(), crc, next);
 }
 

@@ -6,7 +6,8 @@
 
 namespace fl::detail {
 
-thread_local std::jmp_buf* g_bus_jump = nullptr;
+constinit thread_local std::jmp_buf* g_bus_jump = nullptr;
+std::atomic<bool> g_bus_handled{false};
 
 namespace {
 
@@ -33,6 +34,7 @@ void on_bus(int signal, siginfo_t* info, void* context) {
 void install_bus_handler() {
     static std::once_flag once;
     std::call_once(once, [] { renew_bus_handler(); });
+    g_bus_handled = true;
 }
 
 void renew_bus_handler() {

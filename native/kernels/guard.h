@@ -1,6 +1,7 @@
 // Reading a mapping of a file that has meanwhile become shorter raises SIGBUS. Inside a guard that becomes a Failure.
 #pragma once
 
+#include <atomic>
 #include <csetjmp>
 
 #include "bytes.h"
@@ -8,7 +9,8 @@
 namespace fl {
 
 namespace detail {
-extern thread_local std::jmp_buf* g_bus_jump;
+extern constinit thread_local std::jmp_buf* g_bus_jump;
+extern std::atomic<bool> g_bus_handled;
 void install_bus_handler();
 void renew_bus_handler();
 }  // namespace detail
@@ -21,7 +23,7 @@ inline void keep_guard() { detail::renew_bus_handler(); }
 // may own anything.
 template <class Read>
 void guarded(Read read) {
-    detail::install_bus_handler();
+    if (!detail::g_bus_handled.load(std::memory_order_relaxed)) detail::install_bus_handler();
     std::jmp_buf jump;
     std::jmp_buf* const outer = detail::g_bus_jump;
     if (_setjmp(jump)) {

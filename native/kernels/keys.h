@@ -48,6 +48,39 @@ public:
     void expect_place(std::uint64_t sample) const { offsets_.expect(sample, 2); }
     void expect_key(const Place& place) const { bytes_.expect(place.begin, place.size); }
 
+    // The same steps through what was checked before alone, without a guard of their own. Where one would check, wait or
+    // throw, it is false, and the steps above say what is the matter.
+    bool seen_home(std::uint64_t hash, Candidate& candidate) const {
+        const auto homes = homes_.load(std::memory_order_relaxed);
+        candidate.slot = home_slot(hash, homes);
+        slots_.prefetch(candidate.slot + 1);
+        return homes;
+    }
+    bool seen_candidate(std::uint64_t hash, Candidate& candidate) const {
+        for (;; ++candidate.slot) {
+            const auto* const slot = slots_.seen_rows<8>(candidate.slot + 1);
+            const auto content = slot ? load<std::uint64_t>(slot) : 0;
+            if (!content) return false;
+            if ((content >> 48) != (hash & 0xffff)) continue;
+            candidate.sample = (content & kIndexMask) - 1;
+            offsets_.prefetch(candidate.sample);
+            return candidate.sample < size();
+        }
+    }
+    bool seen_place(std::uint64_t sample, Place& place) const {
+        const auto* const ends = offsets_.seen_rows<8>(sample, 2);
+        if (!ends) return false;
+        place.begin = load<std::uint64_t>(ends);
+        place.size = load<std::uint64_t>(ends + 8) - place.begin;
+        bytes_.prefetch(place.begin);
+        return true;
+    }
+    bool seen_equals(const Place& place, Bytes key) const {
+        if (place.size != key.size()) return false;
+        const auto* const found = bytes_.seen_rows<1>(place.begin, place.size);
+        return found && !std::memcmp(found, key.data(), key.size());
+    }
+
     std::size_t table_bytes() const { return offsets_.size() + bytes_.size() + slots_.size(); }
     void expect_all() const;
 

@@ -3,12 +3,13 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 #include <utility>
 
 #include "asking.h"
+#include "guard.h"
 #include "jpeg_index.h"
+#include "ticks.h"
 
 namespace fl {
 namespace {
@@ -22,15 +23,23 @@ constexpr std::uint64_t kMostAsked = 4 << 20;
 // Content that is asked for before its key is known to be the right one.
 constexpr std::uint64_t kMostGuessed = 256 << 10;
 
-// What takes longer than this may not have been in memory: 30 us, and time to copy it at 500 MB/s.
-std::chrono::nanoseconds from_disk(std::uint64_t size) { return std::chrono::nanoseconds(30'000 + size * 2); }
+// Of many files, the bytes that the system is asked for before their turn, and those that are loaded into the caches.
+constexpr std::uint64_t kAskedAhead = 32 << 20;
+constexpr std::uint64_t kLoadedAhead = 8 << 10;
+
+// What takes more ticks than this may not have been in memory: 10 to 50 us, and time to copy it at some GB/s.
+std::uint64_t from_disk(std::uint64_t size) { return 50'000 + size * 2; }
+
+// This thread read what may have been on disk, so that it may have waited for good reason.
+constinit thread_local bool g_may_have_waited = true;
 
 // Whether this thread had to wait for pages from disk since it asked last; else others had the CPU.
 bool waited_for_pages() {
     thread_local long before = 0;
     rusage used{};
     getrusage(RUSAGE_THREAD, &used);
-    return std::exchange(before, used.ru_majflt) < used.ru_majflt;
+    const bool more = std::exchange(before, used.ru_majflt) < used.ru_majflt;
+    return !std::exchange(g_may_have_waited, false) && more;
 }
 
 }  // namespace
@@ -231,24 +240,114 @@ void ArchiveLookup::settle(const ArchiveShard& shard, Sought& one, bool alone) c
     one.found = true;
 }
 
-std::size_t ArchiveLookup::read(const FoundFile& file, MutableBytes out, const FoundFile* next) const {
-    const auto began = std::chrono::steady_clock::now();
-    const bool follows = next && next->known;
+bool ArchiveLookup::find_seen(std::span<Sought> sought) const {
+    const bool alone = sought.size() == 1;
+    for (auto& one : sought) {
+        one.found = false;
+        one.hash = xxh64(one.key);
+        choose(one, 0);
+    }
+    const auto step = [&](auto take) {
+        for (auto& one : sought)
+            if (one.open) one.open = take(shards_[one.file.shard], one);
+    };
     try {
-        const auto begun = std::min(file.extent.size, Payloads::kPrefetched);
-        const auto soon = follows ? stored(*next) : stored(file).subspan(begun);
-        source(file).read(file.extent, out, nullptr, soon);
+        guarded([&] {
+            step([](const ArchiveShard& shard, Sought& one) { return shard.keys->seen_home(one.hash, one.candidate); });
+            step([&](const ArchiveShard& shard, Sought& one) { return seen_row(shard, one); });
+            step([&](const ArchiveShard& shard, Sought& one) { return seen_extent(shard, one, alone); });
+            step([&](const ArchiveShard& shard, Sought& one) { return seen_file(shard, one); });
+        });
+        bool all = true;
+        for (auto& one : sought) {
+            one.found = one.open;
+            all = all && one.found;
+            if (one.found && one.file.extent.codec != Codec::none) source(one.file).check(one.file.extent);
+        }
+        return all;
+    } catch (const Failure&) {
+        return false;
+    }
+}
+
+bool ArchiveLookup::seen_row(const ArchiveShard& shard, Sought& one) const {
+    if (!shard.keys->seen_candidate(one.hash, one.candidate)) return false;
+    auto& file = one.file;
+    file.row = one.candidate.sample;
+    const auto is_image = shard.images.seen_has(file.row);
+    if (!is_image) return false;
+    file.is_image = *is_image;
+    const auto* const payloads = (file.is_image ? shard.images : shard.data).payloads;
+    if (payloads) payloads->extents().prefetch(file.row);
+    return payloads;
+}
+
+bool ArchiveLookup::seen_extent(const ArchiveShard& shard, Sought& one, bool alone) const {
+    auto& file = one.file;
+    const auto& payloads = source(file);
+    const auto* const extent = payloads.extents().seen_rows<sizeof(Extent)>(file.row);
+    if (!extent || !shard.keys->seen_place(file.row, one.place)) return false;
+    file.extent = load<Extent>(extent);
+    if (!payloads.inside(file.extent)) return false;
+    file.known = known_[file.shard].test(file.row);
+    payloads.prefetch_pages(file.extent);
+    // Of many, the caches would not hold what is read last.
+    if (alone && file.known) payloads.prefetch(file.extent);
+    return true;
+}
+
+bool ArchiveLookup::seen_file(const ArchiveShard& shard, const Sought& one) const {
+    const auto& file = one.file;
+    if (!shard.keys->seen_equals(one.place, one.key) || shard.is_removed(file.row)) return false;
+    if (!file.is_image && !shard.data.seen_has(file.row).value_or(false)) return false;
+    // The sizes of what is compressed are checked against how it begins.
+    return file.extent.codec == Codec::none ? file.extent.raw_size == file.extent.size : file.known;
+}
+
+void ArchiveLookup::read(Reading& one, Upcoming& next) const {
+    const auto began = ticks();
+    const auto& file = one.file;
+    const MutableBytes out(one.out, file.extent.raw_size);
+    try {
+        source(file).read(file.extent, out, nullptr, &next);
     } catch (Failure& failure) {
         failure.position = file.shard;
         throw;
     }
     auto& known = known_[file.shard];
-    const auto took = std::chrono::steady_clock::now() - began;
-    if (!file.known)
+    const auto took = ticks() - began;
+    if (!file.known) {
         known.set(file.row);
-    else if (took > from_disk(std::max(file.extent.size, file.extent.raw_size)) && waited_for_pages())
+        g_may_have_waited = true;
+    } else if (took > from_disk(std::max(file.extent.size, file.extent.raw_size)) && waited_for_pages()) {
         known.clear_all();  // what the system took back of this shard is not known
-    return file.is_image ? jpeg_split(out).jpeg.size() : out.size();
+    }
+    one.size = file.is_image ? jpeg_split(out).jpeg.size() : out.size();
+}
+
+void ArchiveLookup::read(Reading& one) const {
+    const Bytes rest = stored(one.file).subspan(std::min(one.file.extent.size, Payloads::kPrefetched));
+    Upcoming next({&rest, 1});
+    read(one, next);
+}
+
+void ArchiveLookup::read(std::span<Reading> files) const {
+    std::vector<Bytes> contents;
+    contents.reserve(files.size());
+    for (const auto& one : files) contents.push_back(stored(one.file));
+    Upcoming next(contents);
+    std::size_t asked = 0;
+    std::uint64_t ahead = 0, done = 0;
+    for (std::size_t i = 0; i < files.size(); ++i) {
+        for (; asked < files.size() && (asked <= i || ahead < kAskedAhead); ++asked) {
+            ahead += files[asked].file.extent.size;
+            if (!files[asked].file.known) expect(files[asked].file);
+        }
+        next.reach(done + kLoadedAhead);
+        read(files[i], next);
+        ahead -= files[i].file.extent.size;
+        done += files[i].file.extent.size;
+    }
 }
 
 void ArchiveLookup::expect(const FoundFile& file) const {

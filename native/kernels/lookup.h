@@ -22,6 +22,12 @@ struct ContentField {
     const Table* valid = nullptr;
 
     bool has(std::uint64_t row) const;
+    // The same from what was checked before; nothing where it was not.
+    std::optional<bool> seen_has(std::uint64_t row) const {
+        if (!payloads || !valid) return payloads != nullptr;
+        const auto* const bits = valid->seen_rows<1>(row / 8);
+        return bits ? std::optional<bool>(*bits >> (row % 8) & 1) : std::nullopt;
+    }
 };
 
 struct ArchiveShard {
@@ -41,6 +47,13 @@ struct FoundFile {
     bool known = false;  // it was read before, so it is in memory, unless the system took it back
     std::uint64_t row = 0;
     Extent extent{};
+};
+
+// A file that was found, a place for its extent.raw_size bytes, and how many of them turned out to be the file's own.
+struct Reading {
+    FoundFile file;
+    std::uint8_t* out = nullptr;
+    std::size_t size = 0;
 };
 
 // A path that is looked up, and what became of it.
@@ -72,9 +85,13 @@ public:
     // holds, throws Unread rather than to touch what may be on disk.
     void find(std::span<Sought> sought) const;
 
-    // The content into `out`, of extent.raw_size bytes; returns how many of them are the file's own. `next` is what
-    // will be read after it, if anything.
-    std::size_t read(const FoundFile& file, MutableBytes out, const FoundFile* next = nullptr) const;
+    // The same through tables that were checked before on the whole way, which is most of the time. Returns whether all
+    // were found; `find` tells of the others, and whether they are there at all. Never waits and never throws.
+    bool find_seen(std::span<Sought> sought) const;
+
+    // The content of files, one after the other; all are asked for before.
+    void read(std::span<Reading> files) const;
+    void read(Reading& file) const;
 
     // It will be read soon.
     void expect(const FoundFile& file) const;
@@ -93,6 +110,10 @@ private:
     void find_once(std::span<Sought> sought) const;
     void guess(const ArchiveShard& shard, Sought& one, bool alone) const;
     void settle(const ArchiveShard& shard, Sought& one, bool alone) const;
+    bool seen_row(const ArchiveShard& shard, Sought& one) const;
+    bool seen_extent(const ArchiveShard& shard, Sought& one, bool alone) const;
+    bool seen_file(const ArchiveShard& shard, const Sought& one) const;
+    void read(Reading& file, Upcoming& next) const;
 
     // The first and the last path of a shard, where they are known.
     struct Bounds {

@@ -60,10 +60,6 @@ Extent Payloads::extent(std::uint64_t row) const {
     return extent;
 }
 
-bool Payloads::inside(const Extent& extent) const {
-    return extent.pointer >= data_begin_ && extent.pointer <= data_end_ && extent.size <= data_end_ - extent.pointer;
-}
-
 void Payloads::check(const Extent& extent, const std::uint8_t* there) const {
     if (!inside(extent))
         throw Failure("extent", "the payload's extent lies outside the data");
@@ -107,7 +103,7 @@ Bytes Payloads::stored(const Extent& extent, const std::uint8_t* there) const {
     return bytes;
 }
 
-void Payloads::copy(const Extent& extent, std::uint8_t* out, const std::uint8_t* there, Bytes next) const {
+void Payloads::copy(const Extent& extent, std::uint8_t* out, const std::uint8_t* there, Upcoming* next) const {
     if (has_windows() || foreign_.unchecked) {
         if (!there) check_items(extent);
         guarded([&] { std::memcpy(out, unchecked(extent, there).data(), extent.size); });
@@ -130,7 +126,7 @@ void Payloads::read_zipped(const Extent& extent, MutableBytes out, const std::ui
     check_sum(extent, crc32(out));
 }
 
-void Payloads::read(const Extent& extent, MutableBytes out, const std::uint8_t* there, Bytes next) const {
+void Payloads::read(const Extent& extent, MutableBytes out, const std::uint8_t* there, Upcoming* next) const {
     if (foreign_.zipped) return read_zipped(extent, out, there);
     if (extent.codec == Codec::none) return copy(extent, out.data(), there, next);
     thread_local std::vector<std::uint8_t> packed;

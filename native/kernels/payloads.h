@@ -7,6 +7,7 @@
 
 #include "codec.h"
 #include "table.h"
+#include "upcoming.h"
 
 namespace fl {
 
@@ -55,7 +56,9 @@ public:
 
     // Throws unless the extent lies inside the data and its sizes make sense.
     void check(const Extent& extent, const std::uint8_t* there = nullptr) const;
-    bool inside(const Extent& extent) const;
+    bool inside(const Extent& extent) const {
+        return extent.pointer >= data_begin_ && extent.pointer <= data_end_ && extent.size <= data_end_ - extent.pointer;
+    }
     // The row of the table that holds an extent; none where extents are arithmetic, and `window` gives them.
     TableRow place(std::uint64_t row) const { return extents_ ? TableRow{extents_, row} : TableRow{}; }
     const Table& extents() const { return *extents_; }  // where there are some
@@ -69,8 +72,8 @@ public:
     Bytes stored(const Extent& extent, const std::uint8_t* there = nullptr) const;
 
     // The payload as it was given to the writer, into `out`, which must have raw_size bytes. May also throw "codec".
-    // `next` is what will be read soon (crc32c.h).
-    void read(const Extent& extent, MutableBytes out, const std::uint8_t* there = nullptr, Bytes next = {}) const;
+    // `next` is what will be read soon.
+    void read(const Extent& extent, MutableBytes out, const std::uint8_t* there = nullptr, Upcoming* next = nullptr) const;
 
     // The same into `scratch`. A decoder works on that copy: it can't be left by a jump if the file becomes shorter.
     Bytes load(const Extent& extent, std::vector<std::uint8_t>& scratch, const std::uint8_t* there = nullptr) const;
@@ -82,9 +85,15 @@ public:
         const auto* from = there ? there : file_.data() + extent.pointer;
         for (std::size_t i = 0; i < size; i += 64) __builtin_prefetch(from + i, 0, 1);
     }
+    // Starts loading a line of each of its first pages: much of the time that takes goes into finding these.
+    void prefetch_pages(const Extent& extent) const {
+        const auto size = std::min(extent.size, 4 * kPage);
+        for (std::size_t i = 0; i < size; i += kPage) __builtin_prefetch(file_.data() + extent.pointer + i);
+    }
 
 private:
-    void copy(const Extent& extent, std::uint8_t* out, const std::uint8_t* there, Bytes next) const;
+    static constexpr std::uint64_t kPage = 4096;
+    void copy(const Extent& extent, std::uint8_t* out, const std::uint8_t* there, Upcoming* next) const;
     Bytes unchecked(const Extent& extent, const std::uint8_t* there) const {
         return there ? Bytes(there, extent.size) : file_.subspan(extent.pointer, extent.size);
     }

@@ -38,6 +38,7 @@ Table::Table(Bytes rows, std::uint32_t row_size, std::uint32_t block_size, Bytes
             throw Failure("format", "a table's checksums are not those in its list");
         will_need_if_gone(crcs);
     }
+    unseen_ = blocks_;
     seen_ = AtomicBits(blocks_, true);
     asked_ = AtomicBits(blocks_);
 }
@@ -67,7 +68,7 @@ void Table::check_list(std::size_t block) const {
                                    std::to_string(std::min<std::size_t>(behind, blocks_) - 1) + " are damaged",
                       stored, computed);
     }
-    list_->seen_.set(part);
+    list_->see(part, stored, computed);
 }
 
 std::uint32_t Table::stored_crc(std::size_t block) const {
@@ -109,7 +110,7 @@ void Table::check_now(std::size_t block) const {
 void Table::see(std::size_t block, std::uint32_t stored, std::uint32_t computed) const {
     if (stored != computed)
         throw Failure("table", "block " + std::to_string(block) + " is damaged", stored, computed);
-    seen_.set(block);
+    if (!seen_.set(block)) std::atomic_ref(unseen_).fetch_sub(1, std::memory_order_relaxed);
 }
 
 void Table::read(std::uint64_t row, std::size_t width, std::uint8_t* out) const {

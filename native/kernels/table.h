@@ -39,6 +39,15 @@ public:
     // The same, copied out under a guard: a mapped file may become shorter at any moment.
     void copy(std::uint64_t first, std::uint64_t count, std::uint8_t* out) const;
 
+    // Where rows lie that were checked before, which have kRowSize bytes each; null for any others. A mapped file may
+    // become shorter: what is there is looked at under a guard.
+    template <std::uint32_t kRowSize>
+    const std::uint8_t* seen_rows(std::uint64_t first, std::uint64_t count = 1) const {
+        if (first >= rows_ || count > rows_ - first) return nullptr;
+        const auto* const rows = data_.data() + first * kRowSize;
+        return all_seen() || seen_bytes(first * kRowSize, count * kRowSize) ? rows : nullptr;
+    }
+
     // A hint only: starts loading a row that will be asked for soon.
     void prefetch(std::uint64_t row) const {
         if (row < rows_) __builtin_prefetch(data_.data() + row * row_size_);
@@ -87,6 +96,11 @@ private:
         if (!seen(block)) check_now(block);
     }
     bool seen(std::size_t block) const { return seen_.test(block); }
+    bool all_seen() const { return std::atomic_ref(unseen_).load(std::memory_order_relaxed) == 0; }
+    bool seen_bytes(std::uint64_t begin, std::uint64_t size) const {
+        const std::size_t first = block_of(begin), last = block_of(begin + size - (size != 0));
+        return last - first <= 1 && seen(first) && seen(last);
+    }
     void ask(std::size_t begin, std::size_t last) const;
     void prefetch_block(std::size_t byte) const {
         const Bytes wanted = block(block_of(byte));
@@ -109,6 +123,7 @@ private:
     std::uint32_t block_size_;
     int block_shift_;  // where the block size is a power of two, as it is in files of ours; else -1
     std::size_t blocks_;
+    mutable std::size_t unseen_;       // blocks that were not checked yet; by atomic_ref alone, so that tables may move
     mutable AtomicBits seen_;          // a bit a block, as the next
     mutable AtomicBits asked_;         // for, of the system
     std::shared_ptr<const int> file_;  // closed with the last table that has it

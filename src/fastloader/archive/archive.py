@@ -134,7 +134,7 @@ class Archive(Steps[MapDataset], Mapping[str, bytes]):
     def __getitem__(self, path: Key) -> bytes:
         try:
             lookup = self._known_lookup or self._lookup()
-            found = None if lookup is None else lookup.get(path)
+            found = None if lookup is None else lookup[path]
         except kernels.Failure as failure:
             self._blame(failure, path)
         return bytes(self.view(path)) if found is None else found
