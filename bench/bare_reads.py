@@ -15,17 +15,19 @@ HERE = Path(__file__).parent
 
 def compiled(folder: Path) -> Path | None:
     """The bare loop, or nothing where this machine can't build it."""
+    return built(HERE / "bare_uring.cc", folder / "bare_uring", "-luring")
+
+
+def built(source: Path, program: Path, *options: str) -> Path | None:
+    """A program or library of one file, or nothing where this machine can't build it."""
     compiler = shutil.which(os.environ.get("CXX", "c++"))
     if compiler is None:
         print("No C++ compiler (c++, or CXX): the rows against the bare loop are left out.")
         return None
-    program = folder / "bare_uring"
-    command = [compiler, "-O2", "-std=c++20", str(HERE / "bare_uring.cc"), "-o", str(program), "-luring"]
-    built = subprocess.run(command, capture_output=True, text=True)
-    if built.returncode:
-        print(
-            f"{' '.join(command)} failed, is liburing there? Rows against the bare loop are left out.\n{built.stderr}"
-        )
+    command = [compiler, "-O2", "-std=c++20", str(source), "-o", str(program), *options]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    if ran.returncode:
+        print(f"{' '.join(command)} failed. Rows against the bare loop are left out.\n{ran.stderr}")
         return None
     return program
 

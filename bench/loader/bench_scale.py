@@ -2,11 +2,14 @@
 
 In random order, each sample of a first batch lies in a block of a table that nobody touched before, and in no cache of
 the processor: the block is read and checked. A dataset of 10 thousand has a block or two. What the machine itself
-charges for that is shown by a bare memmap of the same numbers, from which as many are taken.
+charges for that is shown by a bare memmap of the same numbers, from which as many are taken, and by a loop that reads
+as many blocks by two threads and does nothing else (bare_rows.cc): the time of the small dataset with that added is
+the least there can be on two cores.
 """
 
 from __future__ import annotations
 
+import ctypes
 import tempfile
 import time
 from collections.abc import Callable
@@ -15,12 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bare_reads import built
 from common import Result, interleave
 
 import fastloader as fl
 from fastloader.formats.fld import Chunk, Column, FieldSpec, FldBuilder
 
 SMALL, MIDDLE, LARGE, BATCH = 10_000, 10_000_000, 100_000_000, 256
+BLOCK = 2048
+HERE = Path(__file__).parent
 
 
 def build(path: Path, samples: int) -> None:
@@ -57,13 +63,30 @@ def bare(path: Path, samples: int, random: np.random.Generator) -> float:
     return time.perf_counter() - began
 
 
+def reads(bare_rows: Callable[..., float], path: Path, samples: int, random: np.random.Generator) -> float:
+    """Seconds to read as many blocks of the file in random order, by two threads."""
+    offsets = random.integers(2, samples * 8 // BLOCK, BATCH).astype(np.uint64) * BLOCK
+    return bare_rows(str(path).encode(), offsets.ctypes.data_as(ctypes.c_void_p), BATCH, BLOCK)
+
+
 def middle(path: Path, order: Any) -> dict[str, Any]:
     """A state in the middle of a later epoch."""
     with fl.open(path) as reader, fl.DataLoader(reader, BATCH, order=order) as loader:
         return loader.state_dict() | {"epoch": 3, "done": len(reader) // 2}
 
 
-def measure(paths: dict[int, Path], order: str) -> list[Result]:
+def loop_of(folder: Path) -> Callable[..., float] | None:
+    """The bare loop, or nothing where this machine can't build it."""
+    library = built(HERE / "bare_rows.cc", folder / "bare_rows.so", "-shared", "-fPIC", "-pthread")
+    if library is None:
+        return None
+    loop = ctypes.CDLL(str(library)).bare_rows
+    loop.restype = ctypes.c_double
+    loop.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t]
+    return loop
+
+
+def measure(paths: dict[int, Path], order: str, bare_rows: Callable[..., float] | None = None) -> list[Result]:
     """All sizes, from the start and resumed, interleaved."""
     states = {size: middle(path, order) for size, path in paths.items()}
     actions: dict[str, Callable[[], float]] = {}
@@ -72,6 +95,8 @@ def measure(paths: dict[int, Path], order: str) -> list[Result]:
         actions[f"resume {size}"] = partial(first_batch, path, order, states[size])
         if order == "random":
             actions[f"bare {size}"] = partial(bare, path, size, np.random.default_rng(0))
+    if bare_rows is not None:
+        actions["reads"] = partial(reads, bare_rows, paths[LARGE], LARGE, np.random.default_rng(0))
     times = interleave(100, **actions)
 
     def result(what: str, against: str, ours: str, other: str) -> Result:
@@ -83,6 +108,11 @@ def measure(paths: dict[int, Path], order: str) -> list[Result]:
         result(f"no loader: a bare memmap {large}", f"{size:,} samples", f"bare {LARGE}", f"bare {size}")
         for size in (SMALL, MIDDLE) if f"bare {size}" in times
     ]  # fmt: skip
+    if bare_rows is not None:
+        least, small = times[f"start {SMALL}"] + times["reads"], times[f"start {SMALL}"]
+        details = f"{least * 1e3:.2f} ms against {small * 1e3:.2f} ms"
+        what = f"the least: {SMALL:,} samples and {BATCH} bare reads {large}, {order}"
+        control.append(Result(what, f"{SMALL:,} samples", least / small, "flat", details))
     return [
         *control,
         *(result(f"open to first batch {large}", f"{size:,} samples", f"start {LARGE}", f"start {size}")
@@ -99,4 +129,4 @@ def main() -> list[Result]:
         paths = {size: Path(folder) / f"{size}.fld" for size in (SMALL, MIDDLE, LARGE)}
         for size, path in paths.items():
             build(path, size)
-        return measure(paths, "random") + measure(paths, "sequential")
+        return measure(paths, "random", loop_of(Path(folder))) + measure(paths, "sequential")

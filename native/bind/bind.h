@@ -113,16 +113,21 @@ inline fl::Bytes part(const Buffer& file, std::uint64_t offset, std::uint64_t si
 }
 
 struct BoundTable {
+    using List = std::tuple<std::uint32_t, std::uint64_t>;  // its block size, and where its own checksums are
+
     BoundTable(nb::object file, std::uint64_t offset, std::uint64_t size, std::uint32_t row_size,
-               std::uint32_t block_size, std::uint64_t crcs_offset)
-        : file(file), table(make(offset, size, row_size, block_size, crcs_offset)) {}
+               std::uint32_t block_size, std::uint64_t crcs_offset, std::optional<List> list)
+        : file(file), table(make(offset, size, row_size, block_size, crcs_offset, list)) {}
 
     fl::Table make(std::uint64_t offset, std::uint64_t size, std::uint32_t row_size, std::uint32_t block_size,
-                   std::uint64_t crcs_offset) const {
+                   std::uint64_t crcs_offset, std::optional<List> list = std::nullopt) const {
         if (block_size == 0) throw fl::Failure("format", "a block size of zero");
         const auto rows = part(file, offset, size);
-        const auto blocks = size / block_size + (size % block_size != 0);
-        return fl::Table(rows, row_size, block_size, part(file, crcs_offset, blocks * 4));
+        const auto crcs = (size / block_size + (size % block_size != 0)) * 4;
+        std::shared_ptr<const fl::Table> listed;
+        if (list)
+            listed = std::make_shared<fl::Table>(make(crcs_offset, crcs, 4, std::get<0>(*list), std::get<1>(*list)));
+        return fl::Table(rows, row_size, block_size, part(file, crcs_offset, crcs), std::move(listed));
     }
 
     Buffer file;

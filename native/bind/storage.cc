@@ -108,12 +108,14 @@ void bind_codecs(nb::module_& m) {
 
 void bind_tables(nb::module_& m) {
     nb::class_<BoundTable>(m, "Table")
-        .def(nb::init<nb::object, std::uint64_t, std::uint64_t, std::uint32_t, std::uint32_t, std::uint64_t>(),
-             "file"_a, "offset"_a, "size"_a, "row_size"_a, "block_size"_a, "crcs_offset"_a,
+        .def(nb::init<nb::object, std::uint64_t, std::uint64_t, std::uint32_t, std::uint32_t, std::uint64_t,
+                      std::optional<BoundTable::List>>(),
+             "file"_a, "offset"_a, "size"_a, "row_size"_a, "block_size"_a, "crcs_offset"_a, "list"_a.none() = nb::none(),
              nb::sig("def __init__(self, file: Buffer, offset: int, size: int, row_size: int, block_size: int, "
-                     "crcs_offset: int) -> None"))
-        .def("read_from", [](BoundTable& t, int descriptor, std::uint64_t offset) { t.table.read_from(descriptor, offset); },
-             "descriptor"_a, "offset"_a)
+                     "crcs_offset: int, list: tuple[int, int] | None = None) -> None"))
+        .def("read_from", [](BoundTable& t, nb::bytes path, std::uint64_t device, std::uint64_t inode, std::uint64_t offset) {
+            t.table.read_from(path.c_str(), device, inode, offset);
+        }, "path"_a, "device"_a, "inode"_a, "offset"_a)
         .def_prop_ro("rows", [](const BoundTable& t) { return t.table.rows(); })
         .def_prop_ro("blocks", [](const BoundTable& t) { return t.table.blocks(); })
         .def("row", [](const BoundTable& t, std::uint64_t row, std::uint64_t count) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <limits>
 #include <new>
@@ -17,6 +18,8 @@ namespace {
 
 constexpr std::size_t kTaskBytes = 1 << 20;  // payloads copied a task
 constexpr std::size_t kTaskImages = 4;       // images decoded a task
+constexpr std::size_t kTaskLookups = 16;     // rows of tables looked up a task, where each is a read of its own
+constexpr std::size_t kLooks = 16;           // rows of a batch that tell whether they are
 
 template <class T>
 void raise_to(std::atomic<T>& most, T value) {
@@ -36,6 +39,12 @@ struct Near {
     std::shared_ptr<Failure> failure;
 };
 
+// Rows of a column that tasks have looked up: metadata rows are in the slot. Where one failed, all is done again.
+struct Found {
+    std::vector<Extent> extents;
+    std::atomic<bool> failed{false};
+};
+
 struct Engine::Job {
     std::uint64_t ticket = 0;
     std::vector<std::int32_t> which;
@@ -45,6 +54,8 @@ struct Engine::Job {
     std::shared_ptr<const SourceList> sources;
     std::shared_ptr<Slot> slot;
     std::vector<std::vector<Located>> located;
+    std::vector<Found> found;            // by column; empty where nobody has looked rows up yet
+    std::atomic<std::size_t> looking{0};  // tasks that look up rows
     bool wanted = false;  // a slot may be filled
     bool near = false;    // its bytes were read, or need not be
     std::shared_ptr<ReadAhead::Loan> loan;
@@ -150,8 +161,10 @@ void Engine::hire() {
         auto& worker = workers_[i];
         if (worker.left) worker.thread.join();
         if (!worker.thread.joinable()) {
-            worker.thread = std::thread([this, i] { work(i); });
-            pthread_setname_np(worker.thread.native_handle(), "fl-engine");
+            worker.thread = std::thread([this, i] {
+                pthread_setname_np(pthread_self(), "fl-engine");  // of another thread that takes three system calls
+                work(i);
+            });
             worker.left = false;
             hired_.change(1);
         }
@@ -317,7 +330,7 @@ std::optional<FinishedBatch> Engine::wait(std::uint64_t ticket, int milliseconds
 template <class Ready>
 void Engine::lend_a_hand(std::unique_lock<std::mutex>& lock, Ready ready, int milliseconds) {
     if (std::exchange(helping_, true)) return;  // one helper is enough
-    if (!helpers_watch_ || helper_ != std::this_thread::get_id()) helpers_watch_ = std::make_unique<Stopwatch>();
+    if (!helpers_watch_ || helper_ != std::this_thread::get_id()) helpers_watch_ = std::make_unique<Stopwatch>(false);
     helper_ = std::this_thread::get_id();
     auto& watch = *helpers_watch_;
     const auto end = monotonic_ns() + static_cast<std::uint64_t>(milliseconds) * 1'000'000;
@@ -385,7 +398,7 @@ void Engine::stop() {
 }
 
 void Engine::work(std::size_t number) {
-    Stopwatch watch;
+    Stopwatch watch(true);
     for (;;) {
         Task task;
         std::shared_ptr<Job> unread;
@@ -448,22 +461,107 @@ void Engine::run(const Task& task, Stopwatch& watch) {
         auto& times = times_[task.column];
         times.add(times.read, watch.lap());
     } else {
+        if (task.column > columns_.size()) {
+            find_rows(*job, task.begin, task.end, watch);
+            if (--job->looking) return;
+        } else if (const auto lookups = split_lookups(job); !lookups.empty()) {
+            share(lookups);
+            return run(lookups.front(), watch);
+        }
         auto tasks = prepare(job, watch);
         job->pending += tasks.size();
-        if (tasks.size() > 1) {
-            {
-                std::lock_guard lock(mutex_);
-                if (!stopping_ && jobs_.contains(job->ticket)) {
-                    // Taken from the back: reversed, so that the first rows are filled first.
-                    auto& mine = queue_[job->ticket];
-                    mine.insert(mine.end(), tasks.rbegin(), tasks.rend() - 1);
-                }
-            }
-            work_.notify_all();
-        }
+        share(tasks);
         if (!tasks.empty()) run(tasks.front(), watch);  // a small batch is made in one go, and wakes nobody
     }
     if (--job->pending == 0) finish(job);
+}
+
+// All tasks of a batch but the first, for whoever comes.
+void Engine::share(std::span<const Task> tasks) {
+    if (tasks.size() < 2) return;
+    {
+        std::lock_guard lock(mutex_);
+        const auto ticket = tasks.front().job->ticket;
+        if (!stopping_ && jobs_.contains(ticket)) {
+            // Taken from the back: reversed, so that the first rows come first.
+            auto& mine = queue_[ticket];
+            mine.insert(mine.end(), tasks.rbegin(), tasks.rend() - 1);
+        }
+    }
+    work_.notify_all();
+}
+
+// Where blocks of tables were never read, a row costs a read: then several threads look rows up. Nothing otherwise.
+std::vector<Engine::Task> Engine::split_lookups(const std::shared_ptr<Job>& job) {
+    const std::size_t samples = job->rows.size();
+    if (threads_a_batch_ == 1 || samples < 2 * kTaskLookups || !is_strange(*job)) return {};
+    job->slot = Ring::acquire(ring_);
+    std::vector<Found> found(columns_.size());
+    for (std::size_t column = 0; column < columns_.size(); ++column) {
+        if (columns_[column].kind != ColumnPlan::Kind::rows) found[column].extents.resize(samples);
+        try {
+            if (const auto size = columns_[column].metadata_size) job->slot->columns[column].metadata.reserve(samples * size);
+        } catch (const std::bad_alloc&) {  // told when the batch is prepared
+            return {};
+        }
+    }
+    job->found = std::move(found);
+    std::vector<Task> tasks;
+    for (std::size_t begin = 0; begin < samples; begin += kTaskLookups)
+        tasks.push_back({job, columns_.size() + 1, begin, std::min(begin + kTaskLookups, samples)});
+    job->looking = tasks.size();
+    return tasks;
+}
+
+// Whether a good part of the rows lie in blocks that nobody has read, told from some of them.
+bool Engine::is_strange(const Job& job) const {
+    std::size_t strange = 0;
+    for (std::size_t look = 0; look < kLooks; ++look) {
+        const auto i = look * job.rows.size() / kLooks;
+        const auto row = static_cast<std::uint64_t>(job.rows[i]);
+        for (const auto& column : (*job.sources)[job.source(i)]) {
+            const auto extent = column.payloads ? column.payloads->place(row) : TableRow{};
+            if ((column.metadata && column.metadata->strange(row)) || (extent.table && extent.table->strange(row))) {
+                ++strange;
+                break;
+            }
+        }
+    }
+    return strange * 4 >= kLooks;
+}
+
+// Metadata rows and extents of some rows of a batch, in all columns. What is wrong with them is found out again, and
+// told, when the batch is prepared.
+void Engine::find_rows(Job& job, std::size_t begin, std::size_t end, Stopwatch& watch) {
+    for (std::size_t column = 0; column < columns_.size(); ++column) {
+        const auto width = columns_[column].metadata_size;
+        auto& found = job.found[column];
+        const auto source = [&](std::size_t i) -> const ColumnSource& {
+            return (*job.sources)[job.source(begin + i)][column];
+        };
+        const auto row = [&](std::size_t i) { return static_cast<std::uint64_t>(job.rows[begin + i]); };
+        try {
+            std::array<bool, kTaskLookups> there;
+            for (std::size_t i = 0; i < end - begin; ++i)
+                if (source(i).metadata) source(i).metadata->prefetch_checksum(row(i));
+            for (std::size_t i = 0; i < end - begin; ++i) there[i] = source(i).has_value(row(i));
+            if (width)
+                gather_rows(end - begin, width,
+                            [&](std::size_t i) {
+                                return there[i] && source(i).metadata ? TableRow{source(i).metadata, row(i)} : TableRow{};
+                            },
+                            job.slot->columns[column].metadata.data() + begin * width);
+            if (!found.extents.empty())
+                gather_rows(end - begin, sizeof(Extent),
+                            [&](std::size_t i) {
+                                return there[i] && source(i).payloads ? source(i).payloads->place(row(i)) : TableRow{};
+                            },
+                            reinterpret_cast<std::uint8_t*>(found.extents.data() + begin));
+        } catch (const Failure&) {
+            found.failed = true;
+        }
+        times_[column].add(times_[column].lookup, watch.lap());
+    }
 }
 
 void Engine::account(const Job& job) {
@@ -499,7 +597,7 @@ std::vector<Engine::Task> Engine::prepare(const std::shared_ptr<Job>& job, Stopw
                 one.failure = std::make_shared<Failure>(failure);
             }
         }
-    job->slot = Ring::acquire(ring_);
+    if (!job->slot) job->slot = Ring::acquire(ring_);
     job->located.resize(columns_.size());
     std::vector<Task> tasks;
     const std::size_t samples = job->rows.size();
@@ -533,15 +631,18 @@ std::vector<Engine::Task> Engine::prepare(const std::shared_ptr<Job>& job, Stopw
 
 // Whether the row has a value; missing ones are marked.
 bool Engine::present(Job& job, std::size_t column, std::size_t i, const ColumnSource& source) {
-    if (!source.validity) return true;
-    const auto row = static_cast<std::uint64_t>(job.rows[i]);
-    std::uint8_t bits = 0;
-    source.validity->copy(row / 8, 1, &bits);
-    if ((bits >> (row % 8)) & 1) return true;
+    if (source.has_value(static_cast<std::uint64_t>(job.rows[i]))) return true;
     auto& out = job.slot->columns[column];
     out.valid[i] = 0;
     out.any_missing = true;
     return false;
+}
+
+bool ColumnSource::has_value(std::uint64_t row) const {
+    if (!validity) return true;
+    std::uint8_t bits = 0;
+    validity->copy(row / 8, 1, &bits);
+    return (bits >> (row % 8)) & 1;
 }
 
 bool ColumnSource::tells_shapes(const ColumnPlan& plan) const {
@@ -572,7 +673,8 @@ std::vector<Located> Engine::look_up(Job& job, std::size_t column, std::uint8_t*
     const auto row = [&](std::size_t i) { return static_cast<std::uint64_t>(job.rows[i]); };
     auto& valid = job.slot->columns[column].valid;
     for (std::size_t i = 0; i < samples; ++i) present(job, column, i, source(i));
-    if (metadata)
+    const bool found = !job.found.empty() && !job.found[column].failed;
+    if (metadata && !found)
         gather_rows(samples, plan.metadata_size,
                     [&](std::size_t i) {
                         return valid[i] && source(i).metadata ? TableRow{source(i).metadata, row(i)} : TableRow{};
@@ -580,7 +682,8 @@ std::vector<Located> Engine::look_up(Job& job, std::size_t column, std::uint8_t*
                     metadata);
     if (plan.kind == ColumnPlan::Kind::rows) return {};
     auto located = locate_rows(
-        samples, [&](std::size_t i) { return valid[i] ? job.payload(column, i) : PayloadRow{}; });
+        samples, [&](std::size_t i) { return valid[i] ? job.payload(column, i) : PayloadRow{}; },
+        found ? job.found[column].extents.data() : nullptr);
     for (std::size_t i = 0; i < samples; ++i) {
         if (!valid[i]) continue;
         auto* const mine = metadata + i * plan.metadata_size;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -54,6 +55,7 @@ struct ColumnSource {
     std::size_t file = 0;  // that its payloads are in: columns of one source may lie in several
 
     bool tells_shapes(const ColumnPlan& plan) const;
+    bool has_value(std::uint64_t row) const;
 };
 
 struct BatchFailure {
@@ -165,7 +167,7 @@ private:
     struct Job;
     struct Task {
         std::shared_ptr<Job> job;
-        std::size_t column = 0;  // columns_.size(): prepare the whole job
+        std::size_t column = 0;  // columns_.size(): prepare the whole job; one more: look rows up before that
         std::size_t begin = 0;
         std::size_t end = 0;
     };
@@ -184,6 +186,10 @@ private:
     void read_ahead(const std::shared_ptr<Job>& job, Stopwatch& watch);
     void loaded(const std::shared_ptr<Job>& job);
     void enqueue(const std::shared_ptr<Job>& job);
+    void share(std::span<const Task> tasks);
+    std::vector<Task> split_lookups(const std::shared_ptr<Job>& job);
+    bool is_strange(const Job& job) const;
+    void find_rows(Job& job, std::size_t begin, std::size_t end, Stopwatch& watch);
     std::vector<Task> prepare(const std::shared_ptr<Job>& job, Stopwatch& watch);
     static bool present(Job& job, std::size_t column, std::size_t i, const ColumnSource& source);
     static void tell_shape(const ColumnPlan& plan, const Located& image, std::uint8_t* metadata);

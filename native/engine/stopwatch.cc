@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 namespace fl {
 namespace {
@@ -25,12 +26,14 @@ std::uint64_t read_clock(clockid_t clock) {
 
 std::uint64_t monotonic_ns() { return read_clock(CLOCK_MONOTONIC); }
 
-Stopwatch::Stopwatch() : schedstat_(open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {
-    rusage usage{};  // the thread may have a past that is none of ours
-    getrusage(RUSAGE_THREAD, &usage);
-    switches_ = usage.ru_nvcsw;
-    faults_ = usage.ru_majflt;
-    delay_ = run_delay();
+// What the scheduler tells is asked for when it is first needed: that takes longer than a small batch.
+Stopwatch::Stopwatch(bool fresh) : delay_known_(fresh) {
+    if (!fresh) {
+        rusage usage{};  // a past that is none of ours
+        getrusage(RUSAGE_THREAD, &usage);
+        switches_ = usage.ru_nvcsw;
+        faults_ = usage.ru_majflt;
+    }
     restart();
 }
 
@@ -38,7 +41,8 @@ Stopwatch::~Stopwatch() {
     if (schedstat_ >= 0) close(schedstat_);
 }
 
-std::uint64_t Stopwatch::run_delay() const {
+std::uint64_t Stopwatch::run_delay() {
+    if (!std::exchange(opened_, true)) schedstat_ = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
     char text[96];
     const auto size = schedstat_ < 0 ? -1 : pread(schedstat_, text, sizeof text - 1, 0);
     if (size <= 0) return 0;
@@ -87,9 +91,13 @@ Lap Stopwatch::lap() {
     const auto delay = run_delay();
     // A thread that never gave up its CPU of its own accord was not blocked.
     const bool stayed = !slept_ && usage.ru_nvcsw == switches_;
-    lap.preempted = stayed ? waited : std::min(waited, delay - std::min(delay, delay_));
-    lap.blocked = waited - lap.preempted;
     lap.major_faults = static_cast<std::uint64_t>(std::max<std::int64_t>(usage.ru_majflt - faults_, 0));
+    if (stayed || (!delay_known_ && !lap.major_faults))
+        lap.preempted = waited;
+    else if (delay_known_)
+        lap.preempted = std::min(waited, delay - std::min(delay, delay_));
+    lap.blocked = waited - lap.preempted;
+    delay_known_ = true;
     switches_ = usage.ru_nvcsw;
     faults_ = usage.ru_majflt;
     delay_ = delay;

@@ -20,7 +20,8 @@ struct Lap {
 // Belongs to the thread that made it.
 class Stopwatch {
 public:
-    Stopwatch();
+    // `fresh`: the thread has no past, so that its counters begin at zero.
+    explicit Stopwatch(bool fresh);
     ~Stopwatch();
     Stopwatch(const Stopwatch&) = delete;
     Stopwatch& operator=(const Stopwatch&) = delete;
@@ -34,9 +35,11 @@ public:
     Lap lap();
 
 private:
-    std::uint64_t run_delay() const;
+    std::uint64_t run_delay();
 
-    int schedstat_;  // -1 where the kernel does not tell how long a thread was ready without running
+    bool opened_ = false;
+    int schedstat_ = -1;  // stays so where the kernel does not tell how long a thread was ready without running
+    bool delay_known_;    // whether delay_ says what there was at the last lap
     std::uint64_t wall_ = 0;
     std::uint64_t cpu_ = 0;
     std::uint64_t delay_ = 0;

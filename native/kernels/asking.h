@@ -11,6 +11,10 @@ namespace fl {
 // that were never asked for waits for the megabytes around them.
 void will_need(Bytes mapped);
 
+// The same, unless they seem to be in memory: the first page, one in the middle and the last are. Asking for many that are
+// there takes a look at each.
+void will_need_if_gone(Bytes mapped);
+
 namespace detail {
 extern thread_local bool g_known_alone;
 }

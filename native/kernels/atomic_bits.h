@@ -1,9 +1,12 @@
-// Many bits that any thread may set and look at. They order nothing else. Those that nobody sets take no memory.
+// Many bits that any thread may set and look at. They order nothing else. Those that nobody sets take no memory, unless
+// they are to have it at once: a page that is looked at before it is written to is then replaced, for which the
+// processors of all other threads are interrupted. That takes as long as ten reads.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <new>
 
@@ -11,7 +14,8 @@ namespace fl {
 
 class AtomicBits {
 public:
-    explicit AtomicBits(std::size_t count = 0) : size_(count / 64 + 1), words_(make(size_)) {}
+    explicit AtomicBits(std::size_t count = 0, bool at_once = false)
+        : size_(count / 64 + 1), words_(make(size_, at_once)) {}
 
     bool test(std::size_t bit) const { return word(bit / 64).load(std::memory_order_relaxed) >> (bit % 64) & 1; }
     // Returns whether it was set already.
@@ -31,9 +35,15 @@ private:
         void operator()(std::uint64_t* words) const { std::free(words); }
     };
     // The system gives pages of zeros when they are written to.
-    static std::uint64_t* make(std::size_t size) {
-        if (auto* words = static_cast<std::uint64_t*>(std::calloc(size, sizeof(std::uint64_t)))) return words;
-        throw std::bad_alloc();
+    static std::uint64_t* make(std::size_t size, bool at_once) {
+        const std::size_t bytes = size * sizeof(std::uint64_t);
+        void* words = at_once ? std::malloc(bytes) : std::calloc(size, sizeof(std::uint64_t));
+        if (!words) throw std::bad_alloc();
+        if (at_once) {
+            asm volatile("" : "+r"(words));  // or the compiler would make a calloc of both
+            std::memset(words, 0, bytes);
+        }
+        return static_cast<std::uint64_t*>(words);
     }
     std::atomic_ref<std::uint64_t> word(std::size_t i) const { return std::atomic_ref(words_[i]); }
 

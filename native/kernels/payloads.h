@@ -135,7 +135,7 @@ struct Located {
 };
 
 // All extents at once, so that their cache misses overlap: `row_of(i)` gives a PayloadRow, whose source may be null.
-// Throws Failure with its position.
+// `found` are their extents, where someone has looked them up. Throws Failure with its position.
 struct PayloadRow {
     const Payloads* source = nullptr;
     std::uint64_t row = 0;
@@ -149,20 +149,24 @@ struct PayloadRow {
 };
 
 template <class RowOf>
-std::vector<Located> locate_rows(std::size_t count, RowOf row_of) {
+std::vector<Located> locate_rows(std::size_t count, RowOf row_of, const Extent* found = nullptr) {
     thread_local std::vector<Extent> extents;
-    extents.resize(count);
+    if (found)
+        extents.assign(found, found + count);
+    else
+        extents.resize(count);
     std::vector<Located> located(count);
     thread_local std::vector<PayloadRow> wanted;
     wanted.resize(count);
-    gather_rows(
-        count, sizeof(Extent),
-        [&](std::size_t i) -> TableRow {
-            wanted[i] = row_of(i);
-            located[i].source = wanted[i].source;
-            return wanted[i].source ? wanted[i].source->place(wanted[i].row) : TableRow{};
-        },
-        reinterpret_cast<std::uint8_t*>(extents.data()));
+    const auto place = [&](std::size_t i) -> TableRow {
+        wanted[i] = row_of(i);
+        located[i].source = wanted[i].source;
+        return wanted[i].source ? wanted[i].source->place(wanted[i].row) : TableRow{};
+    };
+    if (found)
+        for (std::size_t i = 0; i < count; ++i) place(i);
+    else
+        gather_rows(count, sizeof(Extent), place, reinterpret_cast<std::uint8_t*>(extents.data()));
     for (std::size_t i = 0; i < count; ++i) {
         if (!located[i].source) continue;
         try {

@@ -1,6 +1,7 @@
 #include "table.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,8 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <string>
+#include <utility>
 
 #include "asking.h"
 #include "crc32c.h"
@@ -27,31 +30,54 @@ void compare(std::size_t block, std::uint32_t stored, std::uint32_t computed) {
 
 }  // namespace
 
-Table::Table(Bytes rows, std::uint32_t row_size, std::uint32_t block_size, Bytes crcs)
-    : data_(rows), crcs_(crcs), row_size_(row_size), block_size_(block_size) {
+Table::Table(Bytes rows, std::uint32_t row_size, std::uint32_t block_size, Bytes crcs, std::shared_ptr<const Table> list)
+    : data_(rows), crcs_(crcs), list_(std::move(list)), row_size_(row_size), block_size_(block_size) {
     if (row_size == 0 || block_size == 0) throw Failure("format", "a table needs a row size and a block size");
     if (rows.size() % row_size) throw Failure("format", "a table's size is not a multiple of its row size");
     rows_ = rows.size() / row_size;
     block_shift_ = std::has_single_bit(block_size) ? std::countr_zero(block_size) : -1;
     blocks_ = rows.size() / block_size + (rows.size() % block_size != 0);
     if (crcs.size() != blocks_ * 4) throw Failure("format", "a table's checksums do not match its size");
+    if (list_) {
+        if (list_->data_.data() != crcs.data() || list_->data_.size() != crcs.size() || list_->block_size_ % 4)
+            throw Failure("format", "a table's checksums are not those in its list");
+        will_need_if_gone(crcs);
+    }
     unseen_ = blocks_;
-    seen_ = AtomicBits(blocks_);
+    seen_ = AtomicBits(blocks_, true);
     asked_ = AtomicBits(blocks_);
 }
 
-void Table::read_from(int descriptor, std::uint64_t offset) {
+void Table::read_from(const char* path, std::uint64_t device, std::uint64_t inode, std::uint64_t offset) {
     if (block_size_ > kLargestRead || block_size_ % row_size_) return;
-    const int mine = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
-    if (mine < 0) return;
-    file_ = std::shared_ptr<const int>(new int(mine), [](const int* fd) {
+    const int descriptor = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0) return;
+    const auto file = std::shared_ptr<const int>(new int(descriptor), [](const int* fd) {
         ::close(*fd);
         delete fd;
     });
+    struct stat status {};
+    if (::fstat(descriptor, &status) || status.st_dev != device || status.st_ino != inode) return;
+    file_ = file;
     file_offset_ = offset;
 }
 
+// Throws unless the part of the list that has this block's checksum is what was written.
+void Table::check_list(std::size_t block) const {
+    const std::size_t part = list_->block_of(block * 4);
+    if (list_->seen(part)) return;
+    std::uint32_t stored = 0, computed = 0;
+    if (!list_->check_block(part, stored, computed)) {
+        const auto first = part * list_->block_size_ / 4, behind = (part + 1) * list_->block_size_ / 4;
+        throw Failure("table", "checksums of blocks " + std::to_string(first) + " to " +
+                                   std::to_string(std::min<std::size_t>(behind, blocks_) - 1) + " are damaged",
+                      stored, computed);
+    }
+    list_->see(part, stored, computed);
+}
+
 std::uint32_t Table::stored_crc(std::size_t block) const {
+    if (list_) check_list(block);
     std::uint32_t stored = 0;
     guarded([&] { stored = load<std::uint32_t>(crcs_.data() + block * 4); });
     return stored;

@@ -1,5 +1,6 @@
 // Fixed-width rows inside a mapped file. Blocks are checked against their CRC32C the first time one of their rows is
-// touched, so opening costs nothing and no row is believed unchecked.
+// touched, so opening costs nothing and no row is believed unchecked. Where the checksums are many, they are a table of
+// their own, whose blocks are checked in the same way.
 //
 // In a table of many megabytes nearly every row asked for at first lies on a page that nobody touched before. Reading
 // its block costs less than having the page mapped, unless the page cache has huge ones; see `read_from`.
@@ -16,8 +17,10 @@ namespace fl {
 
 class Table {
 public:
-    // `crcs` holds one little-endian u32 a block of `block_size` bytes; the last block may be short.
-    Table(Bytes rows, std::uint32_t row_size, std::uint32_t block_size, Bytes crcs);
+    // `crcs` holds one little-endian u32 a block of `block_size` bytes; the last block may be short. `list` is a table
+    // of these numbers; without one they are known to be right.
+    Table(Bytes rows, std::uint32_t row_size, std::uint32_t block_size, Bytes crcs,
+          std::shared_ptr<const Table> list = nullptr);
 
     std::uint64_t rows() const { return rows_; }
     std::uint32_t row_size() const { return row_size_; }
@@ -25,9 +28,9 @@ public:
     std::size_t blocks() const { return blocks_; }
 
     // From now on a block that was not checked yet is read from this file, at `offset` its first row, where rows are
-    // gathered. The descriptor is duplicated. Only where whole rows make small blocks; else, and without descriptors
-    // left, everything comes from the mapping as before.
-    void read_from(int descriptor, std::uint64_t offset);
+    // gathered. Only where whole rows make small blocks; else, where the name now means another file, and without
+    // descriptors left, everything comes from the mapping as before.
+    void read_from(const char* path, std::uint64_t device, std::uint64_t inode, std::uint64_t offset);
 
     std::size_t size() const { return data_.size(); }
 
@@ -51,6 +54,14 @@ public:
         if (row < rows_) __builtin_prefetch(data_.data() + row * row_size_);
     }
 
+    // The same of the checksum of a block that nobody has read, and of what that one is checked with.
+    void prefetch_checksum(std::uint64_t row) const {
+        if (!strange(row)) return;
+        const auto* const at = crcs_.data() + block_of(row * row_size_) * 4;
+        __builtin_prefetch(at);
+        if (list_) list_->prefetch_block(static_cast<std::size_t>(at - crcs_.data()));
+    }
+
     // Rows that will be asked for soon, wherever they are: begins to load them, or asks the system for their blocks.
     void expect(std::uint64_t first, std::uint64_t count = 1) const {
         if (first >= rows_ || count > rows_ - first || !count) return;
@@ -64,8 +75,11 @@ public:
     // The same of all its rows.
     void expect_all() const;
 
+    // Whether nobody has read this row's block yet.
+    bool strange(std::uint64_t row) const { return row < rows_ && !seen(block_of(row * row_size_)); }
+
     // Whether this row is better read than looked at; it is inside the table then.
-    bool far(std::uint64_t row) const { return file_ && row < rows_ && !seen(block_of(row * row_size_)); }
+    bool far(std::uint64_t row) const { return file_ && strange(row); }
 
     // The first `width` bytes of a far row, copied out of its block, which is read and checked. Throws Failure: "io" or
     // "table".
@@ -92,6 +106,10 @@ private:
         return last - first <= 1 && seen(first) && seen(last);
     }
     void ask(std::size_t begin, std::size_t last) const;
+    void prefetch_block(std::size_t byte) const {
+        const Bytes wanted = block(block_of(byte));
+        for (std::size_t at = 0; at < wanted.size(); at += 64) __builtin_prefetch(wanted.data() + at);
+    }
     Bytes block(std::size_t number) const {
         const auto begin = number * block_size_;
         return data_.subspan(begin, std::min<std::size_t>(block_size_, data_.size() - begin));
@@ -99,9 +117,11 @@ private:
     void see(std::size_t block, std::uint32_t stored, std::uint32_t computed) const;
     void check_now(std::size_t block) const;
     std::uint32_t stored_crc(std::size_t block) const;
+    void check_list(std::size_t block) const;
 
     Bytes data_;
     Bytes crcs_;
+    std::shared_ptr<const Table> list_;
     std::uint64_t rows_;
     std::uint32_t row_size_;
     std::uint32_t block_size_;

@@ -11,9 +11,16 @@ class Failure(ValueError):
 
 class Table:
     def __init__(
-        self, file: Buffer, offset: int, size: int, row_size: int, block_size: int, crcs_offset: int
+        self,
+        file: Buffer,
+        offset: int,
+        size: int,
+        row_size: int,
+        block_size: int,
+        crcs_offset: int,
+        list: tuple[int, int] | None = None,
     ) -> None: ...
-    def read_from(self, descriptor: int, offset: int) -> None: ...
+    def read_from(self, path: bytes, device: int, inode: int, offset: int) -> None: ...
     @property
     def rows(self) -> int: ...
     @property

@@ -242,18 +242,25 @@ def _table_jobs(file: FldFile, kind: Kind, index: int) -> Iterator[_Job]:
 def _check_blocks(file: FldFile, kind: Kind, index: int, begin: int) -> list[Problem]:
     try:
         table = file.table(kind, index)
+        assert table is not None
+        damaged = table.check(begin, begin + BLOCKS)
+        if begin == 0 and not damaged:
+            file.check_list(kind, index)
     except StoreError:
         raise
-    except (FastLoaderError, kernels.Failure) as error:
+    except kernels.Failure as failure:
+        _, message, _, stored, computed = failure.args
+        what = _say(f"the {kind.name.lower()} table: {message}", stored, computed)
+        return [Problem(str(file.path), what, field=_name(file, index))]
+    except FastLoaderError as error:
         return [Problem(str(file.path), str(error), field=_name(file, index))]
-    assert table is not None
     return [
         Problem(
             str(file.path),
             _say(f"block {block} of the {kind.name.lower()} table is damaged", stored, computed),
             field=_name(file, index),
         )
-        for block, stored, computed in table.check(begin, begin + BLOCKS)
+        for block, stored, computed in damaged
     ]
 
 

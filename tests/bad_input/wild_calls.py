@@ -134,7 +134,8 @@ class Wild:
             numbers[self.rng.randrange(5)] = self.number()
         if self.rng.random() < 0.1:
             file = file[: self.rng.randrange(len(file) + 1)]
-        return kernels.Table(exact(file), *numbers)
+        listed = None if self.rng.random() < 0.9 else (self.rng.choice([4, 8, 256, self.number()]), self.number())
+        return kernels.Table(exact(file), *numbers, listed)
 
     def payloads(self) -> kernels.Payloads:
         begin, size = (self.anatomy.number(Kind.DATA, NO_FIELD, name).get(self.file) for name in ("offset", "size"))

@@ -49,7 +49,8 @@ class MappedFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
+        self._asked = (0, 0)
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not make us wait
         except FileNotFoundError:
@@ -63,6 +64,7 @@ class MappedFile:
             self.size = status.st_size
             self.inode = (status.st_dev, status.st_ino)
             self.bytes: NDArray[np.uint8] = np.frombuffer(map_file(fd, self.size) if self.size else b"", np.uint8)
+            self._address = self.bytes.__array_interface__["data"][0]
         except OSError as error:
             raise error if isinstance(error, StoreError) else explain(error, path) from error
         finally:
@@ -71,29 +73,16 @@ class MappedFile:
     def ensure(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Ask the system for these bytes alone: with whatever is only touched, it brings megabytes around it.
 
-        They are there as soon as they are touched, asked for or not. Of a small file that is not worth the call.
+        They are there as soon as they are touched, asked for or not. Of a small file that is not worth the call, nor
+        is it for what lies in the pages that were asked for last.
         """
         if self.size < _SMALL:
             return
-        address = self.bytes.__array_interface__["data"][0]
         for offset, size in ranges:
-            begin = (address + offset) // mmap.PAGESIZE * mmap.PAGESIZE
-            if size:
-                _libc.madvise(begin, address + offset + size - begin, mmap.MADV_WILLNEED)
-
-    @contextlib.contextmanager
-    def reopened(self) -> Iterator[int | None]:
-        """A descriptor of this file, or ``None`` where its name now means another or no descriptor is left."""
-        try:
-            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError:
-            yield None
-            return
-        try:
-            status = os.fstat(fd)
-            yield fd if (status.st_dev, status.st_ino) == self.inode else None
-        finally:
-            os.close(fd)
+            begin, end = offset // mmap.PAGESIZE * mmap.PAGESIZE, offset + size
+            if size and not (self._asked[0] <= begin and end <= self._asked[1]):
+                _libc.madvise(self._address + begin, end - begin, mmap.MADV_WILLNEED)
+                self._asked = begin, -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
 def map_file(fd: int, size: int) -> memoryview:

@@ -203,7 +203,9 @@ def test_documented_structures_have_the_sizes_of_the_code():
 
 
 def test_documented_numbers_are_those_of_the_code():
-    assert {int(kind): name for kind, name, *_ in rows_under("Kinds")} == {k.value: k.name for k in layout.Kind}
+    kinds = {kind: name for kind, name, *_ in rows_under("Kinds")}
+    assert kinds.pop(f"{layout.CHECKSUMS_OF} + k") == "CHECKSUMS"
+    assert {int(kind): name for kind, name in kinds.items()} == {k.value: k.name for k in layout.Kind}
     types = {int(number): (name, defined) for number, name, defined, *_ in rows_under("Type ids")}
     assert {number: name for number, (name, _) in types.items()} == {t.value: t.name for t in TypeId}
     defined = {number for number, (_, state) in types.items() if state == "defined"}
@@ -254,7 +256,9 @@ def extents_at(data: bytes, field: int) -> int:
 
 def test_large_tables_have_small_blocks_and_few_checksums():
     assert [layout.block_size_of(n) for n in (0, 65536, 65537, 2**27, 2**27 + 1, 10**9)] == [
-        65536, 65536, 4096, 4096, 8192, 32768,
+        65536, 65536, 2048, 4096, 8192, 32768,
     ]  # fmt: skip
+    assert [layout.block_size_of(10**9, width) for width in (1, 8, 16, 32, 200)] == [2048, 8192, 16384, 32768, 32768]
     for power in range(17, 34):
         assert 2**power * 32 / layout.block_size_of(2**power) <= 2**20
+        assert 2**power * 8 / layout.block_size_of(2**power, 8) <= 2**20

@@ -16,11 +16,15 @@ from fastloader.errors import FormatError
 from fastloader.fields import Field
 from fastloader.formats.fld.key_index import KeyIndexBuilder
 from fastloader.formats.fld.layout import (
+    CHECKSUMS_OF,
     DATA_BEGIN,
     DESCRIPTOR,
     DIRECTORY_HEAD,
     ENTRY,
     EXTENT,
+    LIST_BLOCK,
+    LIST_ROW,
+    LONG_LIST,
     MAX_FIELDS,
     NAME_BYTES,
     NO_FIELD,
@@ -394,7 +398,7 @@ class TableUnderWay:
     def __init__(self, builder: FldBuilder, kind: Kind, field: int, row_size: int) -> None:
         self._builder = builder
         self._kind, self._field, self._row_size = kind, field, row_size
-        self._block_size = block_size_of(builder.num_samples)
+        self._block_size = block_size_of(builder.num_samples, row_size if kind == Kind.METADATA else EXTENT.itemsize)
         self._offset = builder._align(table_alignment(builder.num_samples))
         self._crcs = bytearray()
         self._rest = b""
@@ -429,6 +433,15 @@ class TableUnderWay:
                 kernels.crc32c(crcs),
             )
         )  # fmt: skip
+        if len(crcs) > LONG_LIST:
+            of_list, beyond = kernels.block_crcs(crcs, LIST_BLOCK), builder._align()
+            builder._append(of_list)
+            builder._entries.append(
+                Entry(
+                    CHECKSUMS_OF + self._kind, self._field, 0, LIST_ROW, LIST_BLOCK, where, len(crcs), beyond,
+                    kernels.crc32c(of_list),
+                )
+            )  # fmt: skip
 
 
 class _Bits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from fastloader import kernels
 from fastloader.errors import ChecksumError, DecodeError, FormatError, NotFoundError
 from fastloader.formats.fld.layout import (
+    CHECKSUMS_OF,
     DESCRIPTOR,
     DIRECTORY_HEAD,
     ENTRY,
@@ -22,6 +24,7 @@ from fastloader.formats.fld.layout import (
     HEADER,
     HEADER_CRC,
     HEADER_END,
+    LIST_ROW,
     MAGIC,
     MAX_PAGE_SIZE,
     MIN_PAGE_SIZE,
@@ -47,11 +50,15 @@ WHOLE = 1 << 20
 TABLES_LEAST, TABLES_ROW = 16 << 10, 32
 """Bytes of an object's tables: what there is in any case, and for each sample by field."""
 
+END = 32 << 10
+"""Bytes at the end of a large file that are asked for together: the directory, and what else is small, lie there."""
+
 FAR_TABLE = 256 << 20
 """Bytes of a table from which on a block is read when it is first needed: samples in random order hardly share a page
 of so large a table, and having a page mapped costs more than reading a block."""
 
 _KNOWN_KINDS = frozenset(Kind)
+_LISTS = frozenset(CHECKSUMS_OF + kind for kind in Kind if kind not in (Kind.DATA, Kind.DESCRIPTORS))
 
 
 class FldFile:
@@ -76,6 +83,7 @@ class FldFile:
         self.size = self._opened.size
         self.inode = self._opened.inode
         self.header = self._read_header()
+        self._lists: dict[tuple[int, int], Entry] = {}  # by the table whose checksums are listed
         self.directory, self.identity = self._read_directory()
         self._check_pointers()
         self.descriptors = self._read_descriptors()
@@ -144,6 +152,8 @@ class FldFile:
 
     def _read_directory(self) -> tuple[dict[tuple[int, int], Entry], int]:
         where = self.header.metadata
+        if self.remote is None and 0 < self.size - END <= where:
+            self._opened.ensure([(self.size - END, END)])
         count, width, crc = DIRECTORY_HEAD.unpack(self.part(where, DIRECTORY_HEAD.size, "the directory").tobytes())
         if width < ENTRY.size:
             raise self.broken(f"has directory entries of {width} bytes; at least {ENTRY.size} are needed")
@@ -152,16 +162,18 @@ class FldFile:
         directory: dict[tuple[int, int], Entry] = {}
         for i in range(count):
             entry = Entry(*ENTRY.unpack_from(rows, i * width))
-            if entry.kind not in _KNOWN_KINDS:
+            of = entry.kind - CHECKSUMS_OF if entry.kind in _LISTS else entry.kind
+            if of not in _KNOWN_KINDS:
                 if entry.flags & ENTRY_REQUIRED:
                     raise self.broken(f"needs a table of kind {entry.kind}", hint="pip install -U fastloader")
                 continue
             if entry.field >= self.header.num_fields and entry.field != NO_FIELD:
                 raise self.broken(f"lists a table of field {entry.field}; it has {self.header.num_fields} fields")
-            self._bound(entry.offset, entry.size, f"the {Kind(entry.kind).name.lower()} table")
-            if (entry.kind, entry.field) in directory:
+            listed = directory if of == entry.kind else self._lists
+            self._bound(entry.offset, entry.size, f"the {Kind(of).name.lower()} table")
+            if (of, entry.field) in listed:
                 raise self.broken(f"lists table {entry.kind} of field {entry.field} twice")
-            directory[entry.kind, entry.field] = entry
+            listed[of, entry.field] = entry
         return directory, crc
 
     def _check_pointers(self) -> None:
@@ -255,16 +267,35 @@ class FldFile:
             what = f"the {kind.name.lower()} table"
             if entry.block_size == 0 or entry.row_size == 0:
                 raise self.broken(f"has {what} with no row or block size")
-            self._checked(*_checksums(entry), entry.crc, f"the checksums of {what}")
             table = kernels.Table(
-                self.bytes, entry.offset, entry.size, entry.row_size, entry.block_size, entry.crcs_offset
-            )
+                self.bytes, entry.offset, entry.size, entry.row_size, entry.block_size, entry.crcs_offset,
+                self._check_checksums(entry, what),
+            )  # fmt: skip
             if isinstance(self._opened, MappedFile) and entry.size >= FAR_TABLE:
-                with self._opened.reopened() as descriptor:
-                    if descriptor is not None:
-                        table.read_from(descriptor, entry.offset)
+                table.read_from(os.fsencode(self._opened.path), *self._opened.inode, entry.offset)
             self._tables[kind, field] = table
         return table
+
+    def _check_checksums(self, entry: Entry, what: str) -> tuple[int, int] | None:
+        """Check the checksums of a table, or those of their list, by which the table does it part by part.
+
+        An object's are fetched whole, and checked so.
+        """
+        one = self._lists.get((entry.kind, entry.field))
+        if one is None or self.remote is not None:
+            self._checked(*_checksums(entry), entry.crc, f"the checksums of {what}")
+            return None
+        if one.row_size != LIST_ROW or not one.block_size or one.block_size % LIST_ROW:
+            raise self.broken(f"has checksums of {what} in rows of {one.row_size} and blocks of {one.block_size} bytes")
+        if (one.offset, one.size) != _checksums(entry):
+            raise self.broken(f"has checksums of {what} in two places")
+        self._checked(*_checksums(one), one.crc, f"the list of checksums of {what}")
+        return one.block_size, one.crcs_offset
+
+    def check_list(self, kind: Kind, field: int) -> None:
+        """Check all checksums of a table, whether or not it would do that part by part."""
+        entry = self.directory[kind, field]
+        self._checked(*_checksums(entry), entry.crc, f"the checksums of the {kind.name.lower()} table")
 
     def expect(self, tables: Iterable[tuple[Kind, int]]) -> None:
         """Ask for the checksums of these tables, all at once: they are needed whole when a table is first used."""

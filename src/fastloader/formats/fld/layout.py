@@ -76,6 +76,13 @@ class Kind(IntEnum):
     NODE_BYTES = 14
 
 
+CHECKSUMS_OF = 0x100
+"""Added to the kind of a table: an entry that says what the list of its checksums is checked with, part by part."""
+LIST_ROW, LIST_BLOCK = 4, 256
+"""Bytes of a checksum, and of a part of such a list."""
+LONG_LIST = 64 << 10
+"""Bytes of a list beyond which writers add such an entry; a shorter one is checked whole in no time."""
+
 DIRECTORY_HEAD = struct.Struct("<III4x")
 """Number of entries, bytes an entry, CRC32C of these two numbers and the entries."""
 
@@ -173,18 +180,18 @@ def table_alignment(num_samples: int) -> int:
     return TABLE_ALIGNMENT if num_samples <= _FEW_SAMPLES else 4096
 
 
-def block_size_of(num_samples: int) -> int:
-    """Bytes of a table that share one CRC32C, in a file of so many samples.
+def block_size_of(num_samples: int, row_size: int = EXTENT.itemsize) -> int:
+    """Bytes of a table that share one CRC32C, in a file of so many samples, each with a row of so many bytes.
 
-    Rows of a large table are touched far apart, and each costs its block: so blocks are small. Their checksums, which
-    are read whole, must not become many either.
+    Rows of a large table are touched far apart, and each costs its block: so blocks are small. Their checksums must not
+    become many either: of objects in a store they are fetched whole.
 
-    >>> block_size_of(1000), block_size_of(10**6), block_size_of(10**9)
-    (65536, 4096, 32768)
+    >>> block_size_of(1000), block_size_of(10**6), block_size_of(10**9), block_size_of(10**9, 8)
+    (65536, 2048, 32768, 8192)
     """
     if num_samples <= _FEW_SAMPLES:
         return 65536
-    size = 4096
-    while num_samples * EXTENT.itemsize > size * _MOST_BLOCKS:
+    size = 2048
+    while num_samples * min(row_size, EXTENT.itemsize) > size * _MOST_BLOCKS:
         size *= 2
     return size
