@@ -1,4 +1,7 @@
-"""obstore alone: objects, or ranges of a sample's size. What comes is counted and dropped."""
+"""obstore alone: objects, or ranges of a sample's size. What comes is counted and dropped.
+
+Single objects it is told of, or ``listed``: then it is told their folder, as loaders are.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ async def fetch() -> int:
     places = asyncio.Semaphore(IN_FLIGHT if what == "plain" else 4 * IN_FLIGHT)
     if what == "samples":
         wanted = [(key, at, task["sample"]) for key, at in task["ranges"]]
+    elif what == "listed":
+        wanted = [(one["path"], 0, one["size"]) for page in obstore.list(store, "small/") for one in page]
     else:
         wanted = [(key, 0, size) for key, size in task[what]]
     random.Random(0).shuffle(wanted)

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from queue import SimpleQueue
 from typing import Any
 
@@ -113,13 +113,18 @@ class Asked:
 
 
 class Askers:
-    """The threads, as many as there is work for, and a look now and then at what is on its way."""
+    """The threads, as many as there is work for, and a look now and then at what is on its way.
+
+    They are started by another one: whoever starts a thread waits until it runs, which with many takes long.
+    """
 
     def __init__(self) -> None:
         self._loop = client.event_loop()  # it ends behind the threads, which may want it
         self._queue: SimpleQueue[Asked | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
+        self._hirer: threading.Thread | None = None
+        self._hired: SimpleQueue[threading.Thread | None] = SimpleQueue()
         self._idle = 0
         self._open: set[Asked] = set()
         self._looking = self._ending = False
@@ -127,21 +132,34 @@ class Askers:
 
     def ask(self, asked: Asked) -> None:
         """Have a thread ask."""
+        hirer = None
         with self._lock:
             if self._ending:
                 return  # and nobody waits for it any more
             self._open.add(asked)
             self._idle -= 1
             if self._idle < 0 and len(self._threads) < MOST:
-                thread = threading.Thread(target=self._run, name="fastloader-asker", daemon=True)
-                self._threads.append(thread)
+                self._threads.append(threading.Thread(target=self._run, name="fastloader-asker", daemon=True))
+                self._hired.put(self._threads[-1])
                 self._idle += 1
-                thread.start()
+            if self._hirer is None:
+                hirer = self._hirer = threading.Thread(target=self._hire, name="fastloader-hirer", daemon=True)
             begin = not self._looking
             self._looking = True
+        if hirer is not None:
+            hirer.start()
         self._queue.put(asked)
         if begin:
             self._loop.call_soon_threadsafe(self._look)
+
+    def _hire(self) -> None:
+        while (thread := self._hired.get()) is not None:
+            try:
+                thread.start()
+            except RuntimeError:  # no more are to be had: there is more for the others, or the event loop, to do
+                with self._lock:
+                    self._threads.remove(thread)
+                    self._idle -= 1
 
     def _run(self) -> None:
         while (asked := self._queue.get()) is not None:
@@ -168,14 +186,19 @@ class Askers:
     def _end(self, process: int) -> None:
         if process != os.getpid():
             return
+        end = time.monotonic() + _PATIENCE
         with self._lock:
             self._ending = True
-            threads = list(self._threads)
-        for _ in threads:
+        self._hired.put(None)
+        self._join([] if self._hirer is None else [self._hirer], end)
+        for _ in self._threads:
             self._queue.put(None)
-        end = time.monotonic() + _PATIENCE
+        self._join(self._threads, end)
+
+    def _join(self, threads: Sequence[threading.Thread], end: float) -> None:
         for thread in threads:
-            thread.join(max(0.0, end - time.monotonic()))
+            if thread.ident is not None:  # another thread may just be about to start it
+                thread.join(max(0.0, end - time.monotonic()))
 
 
 _askers: Askers | None = None
