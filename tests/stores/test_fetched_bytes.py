@@ -129,7 +129,9 @@ def test_opening_asks_for_each_thing_once_and_for_both_ends_of_a_shard_at_the_sa
         assert [path for _, path, _ in proxy.requests] == [shards[1]] * 2
 
 
-@pytest.mark.parametrize("told", [(10_000, 500), (90_000, 500), (70_000, 0), (70_000, 70_000), (70_000, 10**9)])
+@pytest.mark.parametrize(
+    "told", [(10_000, 500), (70_200, 500), (90_000, 500), (70_000, 0), (70_000, 70_000), (70_000, 10**9)]
+)
 def test_what_is_told_of_an_object_may_be_wrong(s3: S3Server, told: tuple[int, int]) -> None:
     store, at = open_store(f"s3://fetched/{secrets.token_hex(6)}", s3.storage_options())
     data = np.random.default_rng(1).bytes(70_000)
@@ -140,6 +142,19 @@ def test_what_is_told_of_an_object_may_be_wrong(s3: S3Server, told: tuple[int, i
     assert bytes(file.bytes[-2_000:]) == data[-2_000:]
     file.ensure([(30_000, 1_000)])
     assert bytes(file.bytes[30_000:31_000]) == data[30_000:31_000]
+
+
+def test_a_server_that_never_answers_is_waited_for_once(s3: S3Server, proxy: Proxy) -> None:
+    options = s3.storage_options(proxy.url, deadline=1.0, attempt_timeout=0.3)
+    store, at = open_store(f"s3://fetched/{secrets.token_hex(6)}", options)
+    store.put(at, b"a" * 70_000)
+    proxy.fault = "silence"
+    proxy.requests.clear()
+    with pytest.raises(fl.StoreError, match="no answer within"):
+        RemoteFile(ObjectPath(store, at), told=(70_000, 500))
+    assert {span for _, _, span in proxy.requests} == {"bytes=0-4095", "bytes=69500-69999"}
+    asked = [span for _, _, span in proxy.requests].count("bytes=0-4095")
+    assert asked <= 4  # rather than as often again, to look at it from the front
 
 
 def test_both_ends_are_of_one_version(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:

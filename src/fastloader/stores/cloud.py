@@ -135,8 +135,8 @@ class CloudStore:
 
         The last are left out where they are of another version.
         """
-        begin = Range(key, 0, head, at_most=True)
-        (first, found), (last, other) = self._wait(self._all([begin, Range(key, size - tail, tail)]))
+        ends = [Range(key, 0, head, at_most=True), Range(key, size - tail, tail, at_most=True)]
+        (first, found), (last, other) = self._wait(self._all(ends))
         return first, last if other.version == found.version else memoryview(b""), found
 
     def begin_whole(self, key: str, size: int) -> Future[Found]:

@@ -6,7 +6,6 @@ whoever works on mapped files works on objects too, once the ranges it looks at 
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import mmap
 import os
@@ -118,9 +117,12 @@ def _ends(path: ObjectPath, told: Range | None) -> tuple[memoryview, Stat, memor
     read_ends = getattr(store, "read_ends", None)
     if told is not None and read_ends is not None and path.cache is None:
         size, tail = told
-        with contextlib.suppress(StoreError):  # another object may be there now: it is looked at from the front, then
+        try:
             head, last, found = read_ends(path.key, HEAD, size, min(TAIL, size, tail))
             return head, found, last if found.size == size else memoryview(b"")
+        except StoreError as error:
+            if not _is_out_of_range(error):  # a smaller object is there now: it is looked at from the front, then
+                raise
     with_stat = getattr(store, "read_with_stat", None)
     if with_stat is not None:
         head, found = or_empty(store, path.key, lambda: with_stat(path.key, 0, HEAD))
@@ -134,15 +136,18 @@ def or_empty(store: Store, key: str, read: Callable[[], tuple[memoryview, Stat]]
     """What reading from the beginning on gives; of an empty object, which refuses every range, nothing."""
     try:
         return read()
-    except (NotFoundError, RefusedError, ChangedError):
-        raise
     except StoreError as error:
-        if "416" not in error.message:
+        if not _is_out_of_range(error):
             raise
         found = store.stat(key)
         if found.size:
             raise
         return memoryview(b""), found
+
+
+def _is_out_of_range(error: StoreError) -> bool:
+    """Whether an object ends before the range that was asked for."""
+    return "416" in error.message and not isinstance(error, NotFoundError | RefusedError | ChangedError)
 
 
 def _blank(size: int) -> NDArray[np.uint8]:
