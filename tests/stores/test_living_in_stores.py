@@ -75,23 +75,26 @@ def test_of_two_writers_in_a_bucket_one_wins_and_the_other_loses_nothing(options
     check_two_writers("s3://living/two.fld", options)
 
 
-def test_what_killed_writers_left_in_a_bucket_goes_when_it_is_old(options: dict[str, Any]) -> None:
-    url = written("s3://living/killed.fld", options, 20)
+@pytest.mark.parametrize(("bucket", "at"), [("living", "killed.fld/"), ("all-of-it", "")])
+def test_what_killed_writers_left_in_a_bucket_goes_when_it_is_old(
+    options: dict[str, Any], bucket: str, at: str
+) -> None:
+    url = written(f"s3://{bucket}/{at}", options, 20)
     reader = fl.open(url, options)
     store, shards = reader.path.store, {shard.path for shard in reader.dataset.shards}  # type: ignore[union-attr]
     left = {"shard-0badcafe-00000.fld", "beside-0badcafe-00003.fld"}
     others = {"notes.txt", "deeper/shard-0badcafe-00000.fld"}
     for name in (*left, *others):
-        store.put(f"killed.fld/{name}", b"x" * 1000)
+        store.put(f"{at}{name}", b"x" * 1000)
     everything = {"manifest.json", *shards, *left, *others}
     editor = fl.edit(url, options)
     assert editor.drop_snapshots() == ([], 0)
     assert editor.drop_snapshots(unnamed_days=1) == ([], 0)
-    assert keys_of(store, "killed.fld") == everything
+    assert keys_of(store, at.rstrip("/")) == everything
     with pytest.raises(ValueError, match="unnamed_days=-1: a number of days"):
         editor.drop_snapshots(unnamed_days=-1)
     assert editor.drop_snapshots(unnamed_days=0) == ([], 2000)
-    assert keys_of(store, "killed.fld") == everything - left
+    assert keys_of(store, at.rstrip("/")) == everything - left
     assert [sample["n"] for sample in fl.open(url, options)] == list(range(20))
 
 

@@ -41,7 +41,7 @@ def drop_snapshots(
 
 def _left_behind(folder: ObjectPath, seconds: float) -> dict[str, int]:
     """Objects of a folder, with their sizes, that were written at least so long ago."""
-    begin, latest = f"{folder.key}/", time.time() - seconds
+    begin, latest = f"{folder.key}/" if folder.key else "", time.time() - seconds
     listed = (one for one in folder.store.list(folder.key) if one.key.startswith(begin))
     return {one.key.removeprefix(begin): one.size for one in listed if one.mtime is not None and one.mtime <= latest}
 
