@@ -303,6 +303,7 @@ class CachedObject:
         self._store, self._key, self._size, self._version = store, key, size, version
         named = f"{full_url(store.url, key)}\n{version}\n{size}"
         self._folder = cache.folder / hashlib.sha256(named.encode()).hexdigest()[:40]
+        self._paths: dict[int, Path] = {}  # to make one, and to compare it with its like, takes longer than all else
 
     def read(self, begin: int, size: int) -> memoryview:
         """A range of the object."""
@@ -341,7 +342,12 @@ class CachedObject:
         return begin, min(BLOCK, self._size - begin)
 
     def _path(self, number: int) -> Path:
-        return self._folder / f"{number}.block"
+        found = self._paths.get(number)
+        if found is None:
+            if len(self._paths) >= _MAPPED:
+                self._paths.clear()
+            found = self._paths[number] = self._folder / f"{number}.block"
+        return found
 
     def _block(self, number: int) -> memoryview:
         begin, size = self.place(number)
