@@ -249,5 +249,6 @@ void bind_mix(nb::module_& m);
 void bind_random(nb::module_& m);
 void bind_formats(nb::module_& m);
 void bind_archives(nb::module_& m);
+void bind_net(nb::module_& m);
 
 }  // namespace bind

@@ -47,4 +47,5 @@ NB_MODULE(_native, m) {
     bind::bind_random(m);
     bind::bind_formats(m);
     bind::bind_archives(m);
+    bind::bind_net(m);
 }

@@ -1,8 +1,9 @@
-"""Small ranges, asked for by threads of their own, each of which waits in obstore for one answer.
+"""Ranges whose first attempt is made elsewhere than on the event loop: by connections of our own, or by threads.
 
-Such a thread takes the processor two thirds of the time that an event loop takes for the same, and that time is most of
-what a small range costs. Only the first attempt is made so. One that failed is repeated by the event loop, and one that
-takes longer than others is made there a second time: the first good answer counts.
+Small ranges that go through obstore are asked for by threads, each of which waits for one answer. Such a thread takes
+the processor two thirds of the time that an event loop takes for the same, and that time is most of what a small range
+costs. A first attempt that failed is repeated by the event loop, and one that takes longer than others is made there a
+second time: the first good answer counts.
 """
 
 from __future__ import annotations
@@ -31,14 +32,16 @@ Told = Callable[[Any, BaseException | None], None]
 class Asked:
     """One range on its way. ``done`` is told once, by whichever attempt is the first to have it, or the last to fail.
 
-    ``attempt`` waits for an answer. ``again`` makes a coroutine that asks until it has one, or it is no use: given why
-    the attempt failed, unless it is still under way, and until when it may go on. What it raises is told.
+    ``attempt`` waits for an answer; without one, ``came`` or ``failed`` is called by whoever has it, and ``call_off``
+    is called where it is not needed any more, told whether it took too long. ``again`` makes a coroutine that asks
+    until it has an answer, or it is no use: given why the attempt failed, unless it is still under way, and until when
+    it may go on. What it raises is told.
     """
 
     def __init__(
         self,
         size: int,
-        attempt: Callable[[], Any],
+        attempt: Callable[[], Any] | None,
         again: Callable[[BaseException | None, float], Coroutine[Any, Any, Any]],
         policy: RetryPolicy,
         pace: Pace,
@@ -50,16 +53,23 @@ class Asked:
         self._under_way = 1
         self._first_is_over = self._told = self._hedged = False
         self.began = time.monotonic()
+        self.call_off: Callable[[bool], None] | None = None
 
     def run(self) -> None:
         """The first attempt."""
+        assert self._attempt is not None
         try:
             found = self._attempt()
         except BaseException as error:  # a panic of obstore is none of the others
-            self._first_failed(error)
+            self.failed(error)
         else:
-            self._pace.took(self._size, time.monotonic() - self.began)
-            self._tell(found, None)
+            self.came(found)
+
+    def came(self, found: Any) -> None:
+        """The first attempt brought it."""
+        self.call_off = None
+        self._pace.took(self._size, time.monotonic() - self.began)
+        self._tell(found, None)
 
     def look(self, now: float) -> bool:
         """Whether it is still waited for; if for too long already, something is done about it."""
@@ -67,7 +77,8 @@ class Asked:
         longest = min(self._policy.attempt_timeout, self._policy.deadline)
         patience = self._policy.hedge_after or self._pace.hedge_after(self._size)
         if age >= longest:
-            self._first_failed(TimeoutError(f"no answer within {longest:.3g} s"))
+            self._drop(late=True)
+            self.failed(TimeoutError(f"no answer within {longest:.3g} s"))
         elif patience is not None and age > patience and not self._hedged and self._may_hedge():
             self._hedged = True
             with self._lock:
@@ -78,7 +89,13 @@ class Asked:
     def _may_hedge(self) -> bool:
         return not self._told and (self._policy.hedge_after is not None or self._pace.may_hedge())
 
-    def _first_failed(self, error: BaseException) -> None:
+    def _drop(self, *, late: bool) -> None:
+        call_off, self.call_off = self.call_off, None
+        if call_off is not None:
+            call_off(late)
+
+    def failed(self, error: BaseException) -> None:
+        """The first attempt did not bring it."""
         with self._lock:
             if self._told or self._first_is_over:
                 return
@@ -109,6 +126,7 @@ class Asked:
             if self._told:
                 return
             self._told = True
+        self._drop(late=False)
         self._done(found, error)
 
 
@@ -133,10 +151,9 @@ class Askers:
     def ask(self, asked: Asked) -> None:
         """Have a thread ask."""
         hirer = None
+        if not self.watch(asked):
+            return  # and nobody waits for it any more
         with self._lock:
-            if self._ending:
-                return  # and nobody waits for it any more
-            self._open.add(asked)
             self._idle -= 1
             if self._idle < 0 and len(self._threads) < MOST:
                 self._threads.append(threading.Thread(target=self._run, name="fastloader-asker", daemon=True))
@@ -144,13 +161,21 @@ class Askers:
                 self._idle += 1
             if self._hirer is None:
                 hirer = self._hirer = threading.Thread(target=self._hire, name="fastloader-hirer", daemon=True)
-            begin = not self._looking
-            self._looking = True
         if hirer is not None:
             hirer.start()
         self._queue.put(asked)
+
+    def watch(self, asked: Asked) -> bool:
+        """Look at it now and then for as long as it is under way; not at the end of the program."""
+        with self._lock:
+            if self._ending:
+                return False
+            self._open.add(asked)
+            begin = not self._looking
+            self._looking = True
         if begin:
             self._loop.call_soon_threadsafe(self._look)
+        return True
 
     def _hire(self) -> None:
         while (thread := self._hired.get()) is not None:

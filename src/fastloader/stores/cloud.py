@@ -1,7 +1,8 @@
 """Object stores through obstore: S3, Google Cloud Storage, Azure, HTTP.
 
 obstore gives short bytes without a word when a server's Content-Length is too small, and does not look at ETags. So
-length and version are checked here on every range, and repeating is decided here too.
+length and version are checked here on every range, and repeating is decided here too. Where a server has no TLS, a
+range is first asked for over connections of our own (``stores.direct``).
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from typing import Any, TypeVar
 
 from fastloader.errors import FastLoaderError, NotFoundError, StoreError
 from fastloader.stores import client
-from fastloader.stores.asking import Asked, askers
+from fastloader.stores.asking import Asked, Told, askers
 from fastloader.stores.base import ChangedError, Done, RefusedError, Stat, full_url
 from fastloader.stores.connecting import HINTS, configuration, connect, shortened
+from fastloader.stores.direct import NotDirectError, direct_reads
 from fastloader.stores.retrying import Pace, RetryPolicy
 from fastloader.stores.uploading import CloudUpload
 from fastloader.stores.urls import parse_url
@@ -85,6 +87,10 @@ class CloudStore:
         self._listers: Any = None
         self._writers: Any = None
         self._reader()  # an option that is unknown is told now
+        # An attempt that goes another way is one of those that are allowed: where there is one alone, obstore makes it.
+        self._direct = None
+        if self.policy.attempts > 1:
+            self._direct = direct_reads(self.kind, self.url, self._config, self._reader)
 
     def __reduce__(self) -> tuple[type[CloudStore], tuple[str, dict[str, Any]]]:
         return CloudStore, (self.url, self._options)
@@ -220,20 +226,46 @@ class CloudStore:
     async def _head(self, key: str) -> Stat:
         return _stat_of(await client.module().head_async(self._reader(), key))
 
-    def _ask(self, wanted: Range, small: bool, done: Callable[[Any, BaseException | None], None]) -> None:
+    def _ask(self, wanted: Range, small: bool, done: Told) -> None:
         """Ask for a range and go on; ``done`` is told."""
+        if self._ask_directly(wanted, done):
+            return
         if wanted.size == 0 or not small:
             self._ask_on_the_loop(wanted, done)
             return
 
+        askers().ask(self._asked(wanted, partial(self._get_now, wanted), done))
+
+    def _asked(self, wanted: Range, attempt: Callable[[], Found] | None, done: Told) -> Asked:
         def again(failure: BaseException | None, end: float) -> Coroutine[Any, Any, Found]:
             self.hedged += failure is None
             return self._persist(wanted.key, lambda: self._get(wanted), failure, end)
 
-        attempt = partial(self._get_now, wanted)
-        askers().ask(Asked(wanted.size or 0, attempt, again, self.policy, self._pace, done))
+        return Asked(wanted.size or 0, attempt, again, self.policy, self._pace, done)
 
-    def _ask_on_the_loop(self, wanted: Range, done: Callable[[Any, BaseException | None], None]) -> None:
+    def _ask_directly(self, wanted: Range, done: Told) -> bool:
+        """Whether it is asked for without obstore, which is asked if that fails or takes long."""
+        if self._direct is None or not wanted.size:
+            return False
+        asked = self._asked(wanted, None, done)
+
+        def told(found: Found | None, error: BaseException | None) -> None:
+            if found is not None and wanted.version not in (None, found[1].version):
+                error = self._changed(wanted.key, f"its version is {found[1].version}, not {wanted.version}")
+            if error is not None:
+                asked.call_off = None
+                asked.failed(error)
+            else:
+                asked.came(found)
+
+        call_off = self._direct.ask(wanted.key, wanted.begin, wanted.size, wanted.at_most, wanted.version, told)
+        if call_off is None:
+            return False
+        asked.call_off = call_off
+        askers().watch(asked)
+        return True
+
+    def _ask_on_the_loop(self, wanted: Range, done: Told) -> None:
         async def read() -> None:
             try:
                 found = await self._read(wanted)
@@ -256,6 +288,11 @@ class CloudStore:
     async def _read(self, wanted: Range) -> Found:
         if wanted.size == 0:
             return memoryview(b""), Stat(wanted.key, 0)
+        if self._direct is not None:
+            loop = asyncio.get_running_loop()
+            coming: asyncio.Future[Found] = loop.create_future()
+            if self._ask_directly(wanted, partial(_tell, loop, coming)):
+                return await coming
         return await self._persist(wanted.key, lambda: self._hedged(wanted))
 
     async def _persist(
@@ -275,7 +312,7 @@ class CloudStore:
         while True:
             if failure is not None:
                 tried += 1
-                wait = policy.wait(tried - 1)
+                wait = 0.0 if isinstance(failure, NotDirectError) and failure.at_once else policy.wait(tried - 1)
                 hopeless = not _worth_repeating(failure)
                 if hopeless or tried >= policy.attempts or time.monotonic() + wait >= end:
                     raise self.explain(failure, key, tried=tried) from failure
@@ -366,6 +403,22 @@ class CloudStore:
             return RefusedError(f"access is refused: {said}", path=where, hint=HINTS[self.kind])
         often = f" {tried} times" if tried > 1 else ""
         return StoreError(f"the request failed{often}: {said}", path=where, hint=HINTS[self.kind])
+
+
+def _tell(
+    loop: asyncio.AbstractEventLoop, coming: asyncio.Future[Found], found: Found | None, error: BaseException | None
+) -> None:
+    """From any thread, to who waits for it on the loop."""
+
+    def settle() -> None:
+        if coming.done():  # nobody waits any more
+            return
+        if found is not None:
+            coming.set_result(found)
+        elif error is not None:
+            coming.set_exception(error)
+
+    loop.call_soon_threadsafe(settle)
 
 
 async def _first_good(reads: set[asyncio.Task[T]]) -> T:
