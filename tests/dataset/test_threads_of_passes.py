@@ -18,7 +18,7 @@ from fastloader.dataset.threads import Tuned
 NUMBERS = fl.Dataset.range(40)
 STREAM = fl.Dataset.from_iterable(range(40))
 BOTH = pytest.mark.parametrize("source", [NUMBERS, STREAM], ids=["map-style", "iterable"])
-STAY = ("fastloader-stores", "fastloader-asker", "fastloader-hirer")
+STAY = ("fastloader-stores", "fastloader-asker", "fastloader-hirer", "fastloader-net", "fastloader-names")
 """Threads that talk to stores wait for the next request, whichever test made the first."""
 LONG = 20
 """Seconds after which a test that waits is given up."""

@@ -114,7 +114,7 @@ def _exchange(
     """One request and its answer; whether the connection goes on."""
     first, headers, raw = _head(asks)
     method, path, _ = first.split(" ", 2)
-    fault = proxy.next_fault(method, path, headers.get("range", ""))
+    fault = proxy.next_fault(method, path.partition("?X-Amz-")[0], headers.get("range", ""))
     if fault in ("500", "503", "429"):
         client.sendall(f"HTTP/1.1 {fault} Spoilt\r\nContent-Length: 0\r\nRetry-After: 0\r\n\r\n".encode())
         return True

@@ -147,7 +147,7 @@ def test_more_than_there_are_threads_for_all_come():
 
 @pytest.fixture(scope="module")
 def store(s3: S3Server) -> CloudStore:
-    made, _ = open_store(f"s3://asking-{secrets.token_hex(4)}", s3.storage_options())
+    made, _ = open_store(f"s3://asking-{secrets.token_hex(4)}", s3.storage_options(direct=False))
     assert isinstance(made, CloudStore)
     for i in range(20):
         made.put(f"{i}", bytes([i]) * 1000)
@@ -174,10 +174,11 @@ def test_whole_objects_are_asked_for_by_threads_once_they_are_small(store, monke
     assert len(by_threads) == 21  # the one of which nobody knew that it is large
 
 
+@pytest.mark.parametrize("direct", [True, False])
 @pytest.mark.parametrize(("attempts", "size"), [(1, 1000), (3, 1000), (1, SMALL), (3, SMALL)])
-def test_as_many_requests_are_made_as_are_allowed(store, s3, attempts, size):
+def test_as_many_requests_are_made_as_are_allowed(store, s3, attempts, size, direct):
     with fault_proxy(s3.endpoint) as proxy:
-        options = s3.storage_options(proxy.url, attempts=attempts, first_wait=0.001, hedge_after=60.0)
+        options = s3.storage_options(proxy.url, attempts=attempts, first_wait=0.001, hedge_after=60.0, direct=direct)
         failing, _ = open_store(store.url, options)
         proxy.fault, proxy.every = "500", 1
         told = Told()
@@ -209,12 +210,14 @@ def test_a_forked_child_has_threads_of_its_own(store):
     assert child.exitcode == 0
 
 
-def test_a_program_ends_though_a_server_never_answers(store, s3):
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_program_ends_though_a_server_never_answers(store, s3, direct):
     program = """
 import sys
 from fastloader.errors import NotFoundError, StoreError
 from fastloader.stores import open_store
-store, _ = open_store(sys.argv[1], dict(zip(sys.argv[3::2], sys.argv[4::2])) | {"attempt_timeout": 25.0})
+store, _ = open_store(sys.argv[1], dict(zip(sys.argv[3::2], sys.argv[4::2])) | {
+    "attempt_timeout": 25.0, "direct": sys.argv[2] == "True"})
 for i in range(8):
     store.begin_read(f"{i}", 0, 1000, None, lambda data, error: print("told", error))
 import time
@@ -226,7 +229,10 @@ print("the end")
         options = [str(part) for pair in s3.storage_options(proxy.url).items() for part in pair]
         began = time.monotonic()
         done = subprocess.run(
-            [sys.executable, "-c", program, store.url, "-", *options], capture_output=True, text=True, timeout=60
+            [sys.executable, "-c", program, store.url, str(direct), *options],
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
     assert (done.returncode, done.stdout) == (0, "the end\n"), done.stderr
     assert time.monotonic() - began < 20  # rather than wait for the answers

@@ -15,7 +15,7 @@ from fastloader.testing.seaweed import S3Server
 
 COUNT = 240
 URL = "s3://faults/data"
-QUICK = {"attempt_timeout": 1.0, "deadline": 20.0, "first_wait": 0.01, "longest_wait": 0.05}
+QUICK: dict[str, Any] = {"attempt_timeout": 1.0, "deadline": 20.0, "first_wait": 0.01, "longest_wait": 0.05}
 
 
 def payload(i: int) -> bytes:
@@ -33,9 +33,10 @@ def dataset(s3: S3Server) -> str:
     return URL
 
 
-@pytest.fixture
-def proxy(s3: S3Server) -> Iterator[Proxy]:
-    """Between us and the server."""
+@pytest.fixture(params=["direct", "obstore"])
+def proxy(s3: S3Server, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """Between us and the server, and both ways to it: over connections of our own, and through obstore alone."""
+    monkeypatch.setitem(QUICK, "direct", request.param == "direct")
     with fault_proxy(s3.endpoint) as one:
         yield one
 

@@ -25,6 +25,7 @@ from fastloader.formats.fld.spans import payload_spans
 from fastloader.loader.reading import REQUEST
 from fastloader.stores import ObjectPath, RemoteFile, open_store
 from fastloader.stores.cloud import CloudStore
+from fastloader.stores.direct import Direct
 from fastloader.testing.seaweed import S3Server
 
 COUNT, SIZE = 240, 101_000
@@ -103,6 +104,24 @@ def test_opening_asks_for_no_more_than_the_tables(url: str, s3: S3Server, proxy:
         assert sum(size for _, _, size in asked(proxy)) < 100_000
 
 
+def test_both_ends_of_a_shard_are_asked_for_before_one_is_there(
+    url: str, s3: S3Server, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask, held, done = Direct.ask, [], []
+
+    def once_both_are_asked_for(self: Direct, *wanted: Any) -> Any:
+        held.append(wanted)
+        if len(held) == 2:
+            done.extend(ask(self, *one) for one in held)
+        return lambda late: None
+
+    with opened(url, s3, proxy) as reader:
+        monkeypatch.setattr(Direct, "ask", once_both_are_asked_for)
+        reader.dataset.file(0)
+    assert len(done) == 2
+    assert len({path for _, path, span in proxy.requests if span}) == 1
+
+
 def test_opening_asks_for_each_thing_once_and_for_both_ends_of_a_shard_at_the_same_time(
     url: str, s3: S3Server, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +137,7 @@ def test_opening_asks_for_each_thing_once_and_for_both_ends_of_a_shard_at_the_sa
         return await get(self, wanted)
 
     at = f"/{url.removeprefix('s3://')}"
-    with opened(url, s3, proxy) as reader:
+    with fl.open(url, s3.storage_options(proxy.url, hedge_after=60.0, direct=False)) as reader:
         assert [(method, path) for method, path, _ in proxy.requests] == [("GET", f"{at}/manifest.json")]
         reader.dataset.file(0)
         shards = [f"{at}/{shard.path}" for shard in reader.dataset.shards]

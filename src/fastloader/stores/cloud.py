@@ -78,6 +78,9 @@ class CloudStore:
         self._options = dict(storage_options or {})
         rest = dict(self._options)
         self.policy = RetryPolicy.take_from(rest)
+        direct = rest.pop("direct", True)
+        if not isinstance(direct, bool):
+            raise ValueError(f"direct={direct!r}: True or False")
         self._config = configuration(self.kind, rest)
         self.hedged = 0
         self._pace = Pace()
@@ -89,7 +92,7 @@ class CloudStore:
         self._reader()  # an option that is unknown is told now
         # An attempt that goes another way is one of those that are allowed: where there is one alone, obstore makes it.
         self._direct = None
-        if self.policy.attempts > 1:
+        if direct and self.policy.attempts > 1:
             self._direct = direct_reads(self.kind, self.url, self._config, self._reader)
 
     def __reduce__(self) -> tuple[type[CloudStore], tuple[str, dict[str, Any]]]:
