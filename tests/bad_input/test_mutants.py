@@ -65,6 +65,22 @@ def test_wild_calls_find_nothing_for_the_sanitizers_to_report(sanitized_folder: 
     assert done.returncode == 0, done.stdout[-20000:] + done.stderr[-5000:]
 
 
+def test_answers_of_servers_give_the_sanitizers_nothing_to_report(sanitized_folder: Path) -> None:
+    program = """
+import sys
+import pytest
+from tests.bad_input.overlay import use_overlay
+use_overlay()
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "tests/stores/test_net_client.py"]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=sanitized.ROOT, env=sanitized.environment(sanitized_folder),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-20000:] + done.stderr[-5000:]
+    assert " passed" in done.stdout
+
+
 def test_the_sanitizers_are_on(sanitized_folder: Path) -> None:
     """The module that is loaded asks for both, and AddressSanitizer sees a read behind a heap block."""
     program = """
