@@ -14,6 +14,7 @@ import numpy as np
 import psutil
 import pytest
 from every_field import COUNT, FIELDS, fingerprint, sample
+from left_behind import files, left, threads
 
 import fastloader as fl
 from fastloader.testing import identical
@@ -145,14 +146,14 @@ def test_two_hundred_epochs_leave_nothing_behind(path):
                     break
         del loader
         gc.collect()
-        return len(os.listdir("/proc/self/task")), process.num_fds(), process.memory_info().rss
+        return process.memory_info().rss
 
     run(40)
-    threads, descriptors, memory = run(20)
-    later = run(200)
-    assert later[0] <= threads  # fewer: what earlier tests left idle may end meanwhile
-    assert later[1] <= descriptors
-    assert later[2] < memory + (24 << 20)
+    memory = run(20)
+    others, opened = threads(), files()
+    assert run(200) < memory + (24 << 20)
+    assert not left(threads, others)
+    assert not left(files, opened)
 
 
 # What goes wrong

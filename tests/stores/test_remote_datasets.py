@@ -9,7 +9,6 @@ import secrets
 import shutil
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from left_behind import python_threads
 from tests.stores.fault_proxy import fault_proxy
 
 import fastloader as fl
@@ -406,7 +406,7 @@ def test_epochs_that_are_left_early_leave_no_thread_and_nothing_undone(url: str,
             passing = iter(loader)
             next(passing)
             del passing
-        assert not [thread for thread in threading.enumerate() if thread.name.startswith("fastloader-fetcher")]
+        assert not python_threads("fastloader-fetcher")
         assert sum(len(batch["number"]) for batch in loader) == COUNT
 
 
