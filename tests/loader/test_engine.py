@@ -288,7 +288,10 @@ def test_a_file_that_becomes_shorter_under_a_running_loader_is_an_error(taken, t
         noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3)).astype(np.uint8)
         writer.write_many({"blob": bytes(20_000), "photo": noise} for _ in range(40))
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program), taken, str(target)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", textwrap.dedent(program), taken, str(target)],
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     assert "told:" in done.stdout
@@ -302,7 +305,7 @@ def test_ctrl_c_ends_a_waiting_loader_at_once(tmp_path):
     held = threading.Event()
     def forever(value):
         os.write(1, b"in\\n")
-        if not held.wait(60):
+        if not held.wait(300):
             os.write(1, b"gave up\\n")
         return value
     loader = fl.DataLoader(fl.open(sys.argv[1]), 4, num_workers=2, transforms={"n": forever})
@@ -343,9 +346,9 @@ def test_a_loader_works_in_children(method, path):
     children = [context.Process(target=numbers, args=(loader, queue)) for _ in range(2)]
     for child in children:
         child.start()
-    assert [queue.get(timeout=60) for _ in children] == [wanted, wanted]
+    assert [queue.get(timeout=300) for _ in children] == [wanted, wanted]
     for child in children:
-        child.join(60)
+        child.join(300)
         assert child.exitcode == 0
     assert [np.ma.getdata(batch["number"]).tolist() for batch in loader] == wanted
 

@@ -28,7 +28,7 @@ QUIET = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCh
 
 def found(samples: Any, key: str = "", conditions: list[str] | None = None) -> list[int]:
     search = Search(samples, parse_choice(samples, key, conditions or []))
-    search.wait(60)
+    search.wait(300)
     assert search.finished
     assert search.error is None
     assert search.done == search.total
@@ -149,7 +149,7 @@ def test_a_search_for_which_nobody_asks_ends(tmp_path: Path, monkeypatch: pytest
     searches = Searches(samples)
     searches._kept[choice] = search
     again = searches.get(choice)
-    again.wait(60)
+    again.wait(300)
     assert again.rows().tolist() == list(range(10))
 
 
