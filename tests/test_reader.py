@@ -170,7 +170,9 @@ def test_payloads_are_the_stored_bytes(reader):
 # Batches
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(indices=st.lists(st.integers(-COUNT, COUNT - 1), max_size=40))
 def test_a_batch_is_its_samples(indices, reader):
     batch = reader.read_batch(indices)

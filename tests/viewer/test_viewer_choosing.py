@@ -23,7 +23,9 @@ COMPARISONS = {
 }  # fmt: skip
 KEYS = st.lists(st.text("ab/é*", min_size=1, max_size=6), unique=True, min_size=1, max_size=30)
 NUMBERS = st.one_of(st.integers(-3, 3), st.none())
-QUIET = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUIET = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 def found(samples: Any, key: str = "", conditions: list[str] | None = None) -> list[int]:
