@@ -14,7 +14,7 @@ def forked(work: Callable[[], bool]) -> bool:
         warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of threads in the parent
         child = os.fork()
     if child == 0:
-        signal.alarm(60)
+        signal.alarm(200)
         status = 1
         try:
             status = 0 if work() else 1

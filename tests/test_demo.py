@@ -74,7 +74,7 @@ def test_interrupted_demo_cleans_up(temporary, tmp_path, keep):
         while not any(folder.glob("*/files/*/*.json")) and process.poll() is None:
             pass  # until it is in the middle of writing
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=300)
     assert process.returncode != 0
     assert "Traceback" not in errors
     assert list(temporary.iterdir()) == []

@@ -78,7 +78,9 @@ def test_tiny_datasets_are_good(count, tmp_path):
     assert fl.verify(tmp_path / "x.fld", decode=True).ok
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(data=st.data())
 def test_a_flipped_bit_in_a_payload_is_named(data, good, tmp_path):
     path = tmp_path / "x.fld"
@@ -98,7 +100,9 @@ def test_a_flipped_bit_in_a_payload_is_named(data, good, tmp_path):
     assert str(problem).startswith(f"{path}: sample {i}, field {problem.field!r}: the payload is damaged: ")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(data=st.data())
 def test_a_flipped_bit_in_a_table_is_named(data, good, tmp_path):
     path = tmp_path / "x.fld"

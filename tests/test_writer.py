@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from left_behind import python_threads
 
 import fastloader as fl
 from fastloader.stores import local
@@ -310,11 +311,11 @@ def test_nothing_is_there_before_close(tmp_path):
 
 
 def test_no_thread_outlives_the_writer(tmp_path):
-    before = threading.active_count()
+    before = python_threads()
     write(tmp_path / "x.fld", samples(500), num_workers=4)
     with pytest.raises(RuntimeError):
         write(tmp_path / "y.fld", failing(500), num_workers=4)
-    assert threading.active_count() <= before
+    assert not python_threads() - before
 
 
 def test_closing_twice_and_writing_after(tmp_path):
@@ -786,7 +787,7 @@ def test_fetching_in_threads_keeps_the_order_and_uses_them(count, tmp_path):
 
 @pytest.mark.parametrize("bad", [0, 222, 332])
 def test_a_dataset_that_fails_in_a_thread_is_told_with_the_sample(bad, tmp_path):
-    before = threading.active_count()
+    before = python_threads()
     with pytest.raises(fl.SampleError, match=f"sample {bad}: the dataset failed to give it: KeyError: 'not today'"):
         fl.DatasetWriter.from_dataset(
             Squares(333, lambda i: (i, b""), bad), tmp_path / "x.fld", FIELDS, fetch_workers=3
@@ -794,7 +795,7 @@ def test_a_dataset_that_fails_in_a_thread_is_told_with_the_sample(bad, tmp_path)
     dataset = Squares(333, lambda i: (i, 5 if i == bad else b""))
     with pytest.raises(fl.SampleError, match=f"sample {bad}, field 'data'"):
         fl.DatasetWriter.from_dataset(dataset, tmp_path / "x.fld", FIELDS, fetch_workers=3)
-    assert threading.active_count() <= before
+    assert not python_threads() - before
     assert left_in(tmp_path) == []
 
 

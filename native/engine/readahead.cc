@@ -351,6 +351,12 @@ std::shared_ptr<ReadAhead::Loan> ReadAhead::prepare(std::vector<Range> ranges, s
         const auto around = windows->checkable({part.begin, part.end});
         range.begin = around.begin, range.size = around.end - around.begin;
     }
+    loan->order_.resize(loan->ranges_.size());
+    std::iota(loan->order_.begin(), loan->order_.end(), std::size_t{0});
+    std::sort(loan->order_.begin(), loan->order_.end(), [&](std::size_t a, std::size_t b) {
+        return std::pair(loan->ranges_[a].file, loan->ranges_[a].begin) <
+               std::pair(loan->ranges_[b].file, loan->ranges_[b].begin);
+    });
     ++loans_;
     return loan;
 }
@@ -414,12 +420,7 @@ void ReadAhead::serve(Todo& todo) {
 }
 
 bool ReadAhead::try_serve(Loan& loan, Todo& todo, bool beyond) {
-    std::vector<std::size_t> order(loan.ranges_.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-        return std::pair(loan.ranges_[a].file, loan.ranges_[a].begin) <
-               std::pair(loan.ranges_[b].file, loan.ranges_[b].begin);
-    });
+    auto order = loan.order_;
     std::vector<Segment*> pins;
     std::vector<std::size_t> covers(order.size());
     auto pieces = missing_pieces(loan, order, covers, pins);
@@ -579,26 +580,59 @@ bool ReadAhead::find_memory(std::vector<Piece>& pieces, bool beyond) {
 }
 
 // Leave to fetch all pieces. A batch larger than all the memory for reads is made all the same, since there is nowhere
-// else to take it from.
+// else to take it from. Nothing is dropped in vain.
 bool ReadAhead::find_budget(std::vector<Piece>& pieces, bool beyond) {
-    std::size_t total = 0;
+    std::size_t total = 0, room = options_.memory;
     for (const auto& piece : pieces) total += piece.end - piece.begin;
-    while (!beyond && lent_ + total > options_.memory) {
-        if (drop_idle()) continue;
-        for (auto& piece : pieces) --piece.file->reading;
-        return false;
+    if (!beyond && lent_ + total > room) {
+        for (const auto* idle : idle_) room += idle->over ? idle->block->size : 0;
+        if (lent_ + total > room) {
+            for (auto& piece : pieces) --piece.file->reading;
+            return false;
+        }
     }
+    while (lent_ + total > options_.memory && drop_idle()) continue;
     for (auto& piece : pieces) piece.block = new Block{nullptr, piece.end - piece.begin, 1};
     lent_ += total;
     return true;
 }
 
-// What is still on its way can't be dropped, though nobody holds it.
+// What is still on its way can't be dropped, though nobody holds it. What a batch that waits for memory will want goes last:
+// it would be read a second time. Of several such, that goes which is wanted last.
 bool ReadAhead::drop_idle() {
-    const auto idle = std::find_if(idle_.begin(), idle_.end(), [](Segment* one) { return one->over; });
-    if (idle == idle_.end()) return false;
-    drop(**idle);
+    Segment* chosen = nullptr;
+    std::size_t latest = 0;
+    for (auto* const idle : idle_) {
+        if (!idle->over) continue;
+        const auto turn = turn_of(*idle);
+        if (turn == waiting_.size()) {
+            chosen = idle;
+            break;
+        }
+        if (!chosen || turn > latest) chosen = idle, latest = turn;
+    }
+    if (!chosen) return false;
+    drop(*chosen);
     return true;
+}
+
+// The place among those who wait for memory of the first who wants something in it; behind the last where nobody does.
+std::size_t ReadAhead::turn_of(const Segment& segment) const {
+    const auto file = static_cast<std::size_t>(segment.of->number);
+    std::size_t turn = 0;
+    for (const auto* loan : waiting_) {
+        const auto& ranges = loan->ranges_;
+        // Of those that begin before its end, the last: where ranges lie within others, a longer one may be missed.
+        const auto behind = std::lower_bound(
+            loan->order_.begin(), loan->order_.end(), std::pair(file, segment.end()),
+            [&](std::size_t range, const auto& place) { return std::pair(ranges[range].file, ranges[range].begin) < place; });
+        if (behind != loan->order_.begin()) {
+            const auto& last = ranges[*std::prev(behind)];
+            if (last.file == file && last.begin + last.size > segment.offset) return turn;
+        }
+        ++turn;
+    }
+    return turn;
 }
 
 void ReadAhead::give_back(Block* block) {

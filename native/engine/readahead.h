@@ -106,6 +106,7 @@ public:
         ReadAhead* owner_ = nullptr;
         std::vector<Range> ranges_;
         std::vector<Part> parts_;  // one a range
+        std::vector<std::size_t> order_;  // the ranges, by where they begin
         std::vector<Segment*> segments_;
         std::vector<std::unique_ptr<std::uint8_t[]>> joined_;  // ranges that lie in several segments
         std::function<void()> ready_;
@@ -169,6 +170,7 @@ private:
     bool find_memory(std::vector<Piece>& pieces, bool beyond);
     bool find_budget(std::vector<Piece>& pieces, bool beyond);
     bool drop_idle();
+    std::size_t turn_of(const Segment& segment) const;
     void give_back(Block* block);
     bool is_remote() const { return options_.mode == ReadMode::remote; }
     void hold(Segment& segment);

@@ -103,6 +103,7 @@ Client::Client() {
     pthread_sigmask(SIG_SETMASK, &all, &before);
     try {
         thread_ = std::thread([this] { run(); });
+        pthread_setname_np(thread_.native_handle(), "fastloader-net");
     } catch (...) {
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
         ::close(epoll_);

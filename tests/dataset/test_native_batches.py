@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
-import os
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 from expression_model import plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from left_behind import left, threads, until
 
 import fastloader as fl
 from fastloader.dataset.native import native_plan
@@ -46,20 +43,11 @@ def readers(tmp_path_factory):
 
 def engine_threads():
     """The threads of all engines in this process."""
-    found = set()
-    for path in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            if (path / "comm").read_text().strip() == "fl-engine":
-                found.add(path.name)
-    return found
+    return threads("fl-engine")
 
 
-def gone(threads):
-    """Linux may still list a thread for a moment after it was joined."""
-    end = time.monotonic() + 20
-    while threads & engine_threads() and time.monotonic() < end:
-        os.sched_yield()
-    return not threads & engine_threads()
+def gone(mine):
+    return not left(lambda: engine_threads() & mine)
 
 
 def itself(value):
@@ -228,6 +216,7 @@ def test_the_number_of_threads_is_an_option(readers):
     iterator = iter(readers[0].batch(2).options(threads=3))
     next(iterator)
     assert iterator.stats()["engines"][0]["threads"]["native"] == 3
+    until(lambda: len(engine_threads() - before) == 3)
     mine = engine_threads() - before
     iterator.close()
     assert gone(mine)
@@ -238,8 +227,8 @@ def test_dropping_an_iterator_ends_the_engine(readers):
     iterators = [iter(readers[0].batch(2).map(itself).prefetch(2)) for _ in range(3)]
     for iterator in iterators:
         next(iterator)
+    until(lambda: engine_threads() - before)
     mine = engine_threads() - before
-    assert mine
     for iterator in iterators:
         iterator.close()
     iterator = iter(readers[0].batch(2))

@@ -10,6 +10,7 @@ import threading
 import pytest
 from expression_model import plain
 from forking import forked
+from left_behind import python_threads
 
 import fastloader as fl
 from fastloader.dataset import threads
@@ -18,14 +19,14 @@ from fastloader.dataset.threads import Tuned
 NUMBERS = fl.Dataset.range(40)
 STREAM = fl.Dataset.from_iterable(range(40))
 BOTH = pytest.mark.parametrize("source", [NUMBERS, STREAM], ids=["map-style", "iterable"])
-STAY = ("fastloader-stores", "fastloader-asker", "fastloader-hirer", "fastloader-net", "fastloader-names")
-"""Threads that talk to stores wait for the next request, whichever test made the first."""
-LONG = 20
+OTHERS = set()
+"""Threads that were there before a test, whichever made them."""
+LONG = 60
 """Seconds after which a test that waits is given up."""
 
 
 def our_threads():
-    return [t for t in threading.enumerate() if t.name.startswith("fastloader-") and t.name not in STAY]
+    return list(python_threads("fastloader-") - OTHERS)
 
 
 def gone(threads):
@@ -36,6 +37,8 @@ def gone(threads):
 
 @pytest.fixture(autouse=True)
 def nothing_left():
+    OTHERS.clear()
+    OTHERS.update(python_threads("fastloader-"))
     yield
     gc.collect()
     assert gone(our_threads())

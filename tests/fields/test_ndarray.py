@@ -109,7 +109,9 @@ def test_every_dtype_comes_back_bit_for_bit(dtype, tmp_path):
             assert identical(value, sample[name])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(data=st.data())
 def test_any_array_comes_back(data, tmp_path_factory):
     scalars = st.one_of(
@@ -290,7 +292,9 @@ def test_shapes_are_whole_numbers(shape):
         fl.NDArrayField("f4", shape)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(data=st.data())
 def test_batches_of_any_shapes_are_what_one_by_one_gives(data, tmp_path_factory):
     pattern = data.draw(st.sampled_from([None, (None,), (2, None), (None, 3, None)]))

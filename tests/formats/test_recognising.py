@@ -178,7 +178,7 @@ def test_a_forked_child_reads_what_the_parent_has_open(name, tmp_path):
     out = context.Queue()
     child = context.Process(target=read_all, args=(dataset, out))
     child.start()
-    assert [int(x) for x in out.get(timeout=60)] == wanted
+    assert [int(x) for x in out.get(timeout=300)] == wanted
     child.join()
     assert child.exitcode == 0
     assert [int(sample["x"]) for sample in dataset] == wanted
@@ -196,7 +196,7 @@ def test_what_a_library_holds_open_is_opened_anew_in_a_forked_child():
     out = context.Queue()
     child = context.Process(target=tell, args=(opened, out))
     child.start()
-    assert out.get(timeout=60) == child.pid
+    assert out.get(timeout=300) == child.pid
     child.join()
 
 

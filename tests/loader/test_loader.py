@@ -2,12 +2,12 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from left_behind import left, python_threads, threads, until
 
 import fastloader as fl
 from fastloader.fields import BY_TYPE_ID
@@ -16,11 +16,23 @@ from fastloader.types import distinct
 COUNT = 53
 
 
+OTHERS = set()
+"""Threads of loaders that tests elsewhere have left."""
+
+
+def all_loader_threads():
+    return threads("fl-engine") | python_threads("fastloader-loader")
+
+
 def loader_threads():
-    """The loaders' threads, native and Python's."""
-    names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
-    mine = [t.name for t in threading.enumerate() if t.name.startswith("fastloader-loader")]
-    return [name for name in names if name == "fl-engine"] + mine
+    """Threads of loaders of this test, native and Python's."""
+    return all_loader_threads() - OTHERS
+
+
+@pytest.fixture(autouse=True)
+def _others():
+    OTHERS.clear()
+    OTHERS.update(all_loader_threads())
 
 
 @pytest.fixture(params=[{}, {"shard_size": 500}], ids=["file", "shards"])
@@ -173,7 +185,7 @@ def test_an_error_in_a_transform_names_samples_and_field(workers, reader):
     assert str(reader.path) in str(caught.value)
     assert "the transform failed on samples [16, 17, 18, 19] ...: ZeroDivisionError: no twenties" in str(caught.value)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
-    assert loader_threads() == []
+    assert not left(loader_threads)
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
@@ -200,7 +212,7 @@ def test_a_damaged_payload_reaches_the_consumer_with_its_place(workers, reader):
         seen.extend(batch["n"][0] for batch in loader)
     assert seen == [0, 8, 16]
     assert (caught.value.sample, caught.value.field, caught.value.path) == (30, "a", str(file.path))
-    assert loader_threads() == []
+    assert not left(loader_threads)
 
 
 def test_an_error_ends_the_epoch_and_the_next_one_starts_anew(reader):
@@ -224,19 +236,19 @@ def test_an_error_ends_the_epoch_and_the_next_one_starts_anew(reader):
 def test_leaving_early_leaves_no_thread(reader):
     for batch in fl.DataLoader(reader, 4, num_workers=3):
         assert len(batch["n"]) == 4
-        assert loader_threads()
+        until(loader_threads)
         break
-    assert loader_threads() == []
+    assert not left(loader_threads)
 
 
 def test_the_end_of_an_epoch_leaves_no_thread(reader):
     list(fl.DataLoader(reader, 4, num_workers=3))
-    assert loader_threads() == []
+    assert not left(loader_threads)
 
 
 def test_an_iterator_never_used_starts_no_thread(reader):
     iterator = iter(fl.DataLoader(reader, 4, num_workers=3))
-    assert loader_threads() == []
+    assert not loader_threads()
     del iterator
 
 
@@ -247,7 +259,7 @@ def test_an_interrupt_in_the_loop_leaves_no_thread(reader):
 
     with pytest.raises(KeyboardInterrupt):
         train()
-    assert loader_threads() == []
+    assert not left(loader_threads)
 
 
 def test_without_workers_everything_runs_in_the_callers_thread(reader):

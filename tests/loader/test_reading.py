@@ -13,6 +13,7 @@ import pytest
 from every_field import COUNT, FIELDS, fingerprint, sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from left_behind import files, left, threads
 
 import fastloader as fl
 from fastloader import kernels
@@ -273,24 +274,21 @@ def test_epochs_leave_no_thread_no_descriptor_and_no_memory(io, large, cold):
     process = psutil.Process()
     loader = fl.DataLoader(fl.open(large), 50, io=io, num_workers=2)
 
-    def held():
+    def memory():
         gc.collect()
-        return threading.active_count(), process.num_threads(), process.num_fds(), process.memory_info().rss
+        return process.memory_info().rss
 
     list(loader)
-    before = held()
+    before = memory()
+    others, opened = threads(), files()
     for _ in range(30):
         passing = iter(loader)
         next(passing)
         passing.close()
         list(loader)
-    for _ in range(1000):  # the system lists a thread for a moment longer than it runs
-        after = held()
-        more = [now - then for now, then in zip(after[:3], before[:3], strict=True) if now > then]
-        if not more:  # fewer: what earlier tests left idle may end meanwhile
-            break
-    assert more == []
-    assert after[3] - before[3] < 20 * MIB
+    assert memory() - before < 20 * MIB
+    assert not left(threads, others)
+    assert not left(files, opened)
 
 
 def test_a_child_forked_while_reads_are_on_their_way_loads_for_itself(large):
@@ -334,10 +332,10 @@ def test_more_shards_than_files_are_kept_open(tmp_path):
     fl.concatenate(tmp_path / "all.fld", shards)
     reader = fl.open(tmp_path / "all.fld")
     loader = fl.DataLoader(reader, 100, io=BEST, num_workers=2, seed=5)
-    files = psutil.Process().num_fds()
+    opened = files()
     for step, batch in enumerate(loader):
         assert batch["x"] == reader.read_batch(loader.plan.batch(0, step))["x"]
-        assert psutil.Process().num_fds() <= files + 260
+        assert len(files() - opened) <= 260
     assert loader.stats()["io"]["reads"] > 100
 
 

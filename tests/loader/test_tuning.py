@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from left_behind import left, threads, until
 
 import fastloader as fl
 from fastloader.loader import tuning
@@ -140,10 +140,6 @@ def test_growing_that_would_use_up_the_memory_is_left_alone():
 # At work
 
 
-def engine_threads() -> int:
-    return sum(name.read_text() == "fl-engine\n" for name in Path("/proc/self/task").glob("*/comm"))
-
-
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     target = tmp_path_factory.mktemp("tuning") / "x.fld"
@@ -190,13 +186,16 @@ def test_threads_come_and_go_with_the_setting(path, monkeypatch):
         controller.setting = setting
         return tuning.Decision(setting, "told so")
 
+    before = threads("fl-engine")
     loader = fl.DataLoader(fl.open(path), 6, num_workers=6, auto_tune=True)
     seen = []
     for _ in loader:
-        # Those that are to leave do so when they look for work: only ever fewer remain than were wanted before.
-        seen.append(engine_threads())
-    assert {max(seen), seen[-1]} == {6, 3}
-    assert engine_threads() == 0
+        # New ones have no name at first, and those that are to leave do so when they look for work.
+        wanted = loader.stats()["threads"]["native"]
+        until(lambda wanted=wanted: len(threads("fl-engine") - before) == wanted)
+        seen.append(wanted)
+    assert [number for number, _ in itertools.groupby(seen)] == [1, 6, 1, 3]
+    assert not left(lambda: threads("fl-engine"), before)
 
 
 def test_slots_are_kept_for_as_many_batches_as_are_ahead(path, monkeypatch):

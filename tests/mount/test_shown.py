@@ -67,7 +67,9 @@ def test_the_tree_is_the_one_that_extraction_makes(made: Made) -> None:
     assert asked(opened(made.path)) == facts(made.extracted)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(reads=st.lists(st.tuples(st.integers(0, LARGE + 10), st.integers(0, 300_000)), min_size=1, max_size=5))
 def test_any_part_of_a_file_can_be_read(made: Made, reads: list[tuple[int, int]]) -> None:
     files = opened(made.path)

@@ -54,7 +54,7 @@ def test_a_child_forked_while_it_is_being_made_makes_its_own():
         try:
             child = os.fork()
             if child == 0:
-                signal.alarm(30)  # if it waits after all, it ends
+                signal.alarm(120)  # if it waits after all, it ends
                 os._exit(cache.get(0, lambda _: 42))
             _, status = os.waitpid(child, 0)
         finally:

@@ -59,13 +59,15 @@ def azure_server(program: Path, folder: Path, container: str) -> Iterator[str]:
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while True:
             try:
                 _make_container(endpoint, container)
                 break
-            except urllib.error.HTTPError:
-                raise
+            except urllib.error.HTTPError as error:
+                if error.code != 409:  # it is there: a busy server was asked again before it had answered
+                    raise
+                break
             except OSError:
                 if process.poll() is not None or time.monotonic() > end:
                     raise

@@ -11,12 +11,31 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 from urllib.parse import urlsplit
+
+import pytest
+
+from fastloader.stores import RetryPolicy
+from fastloader.stores.cloud import CloudStore
 
 Fault = Literal[
     "500", "503", "429", "drip", "reset", "truncated", "short_length", "etag", "silence", "flip", "none"
 ]  # fmt: skip
+
+QUICK: dict[str, Any] = {
+    "attempts": 1000, "attempt_timeout": 5.0, "deadline": 60.0, "first_wait": 0.01, "longest_wait": 0.05,
+}  # fmt: skip
+"""Storage options with which faults cost little time, and those that a busy machine adds to them do no harm."""
+
+
+def hurry(monkeypatch: pytest.MonkeyPatch, deadline: float = 0.5) -> None:
+    """From now on what does not come soon is given up: a server that never recovers need not be waited for.
+
+    Not from the beginning on, since a busy machine takes longer than this to open a dataset.
+    """
+    policy = RetryPolicy(**{**QUICK, "deadline": deadline, "attempt_timeout": deadline / 3})
+    monkeypatch.setattr(CloudStore, "policy", property(lambda _: policy, lambda *_: None), raising=False)
 
 
 @dataclass

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
+import subprocess
+import sys
 import time
 import weakref
 from collections.abc import Iterator
@@ -18,7 +21,6 @@ from hypothesis import strategies as st
 from tests.stores.fault_proxy import Proxy, fault_proxy
 
 import fastloader as fl
-from fastloader.errors import FastLoaderError
 from fastloader.formats.fld import FldFile
 from fastloader.formats.fld.layout import REMOTE_PAGE_SIZE
 from fastloader.formats.fld.spans import payload_spans
@@ -125,10 +127,12 @@ def test_both_ends_of_a_shard_are_asked_for_before_one_is_there(
 def test_opening_asks_for_each_thing_once_and_for_both_ends_of_a_shard_at_the_same_time(
     url: str, s3: S3Server, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    get, under_way = CloudStore._get, []
+    get, under_way = CloudStore._get, set()
 
     async def once_both_are_asked_for(self: CloudStore, wanted: Any) -> Any:
-        under_way.append(wanted)
+        if not shards[1].endswith(wanted.key):
+            return await get(self, wanted)  # of another test, which still repeats what nobody waits for
+        under_way.add(wanted.begin)
         for _ in range(2000):
             if len(under_way) == 2:
                 break
@@ -164,9 +168,10 @@ def test_what_is_told_of_an_object_may_be_wrong(s3: S3Server, told: tuple[int, i
 
 
 def test_a_server_that_never_answers_is_waited_for_once(s3: S3Server, proxy: Proxy) -> None:
-    options = s3.storage_options(proxy.url, deadline=1.0, attempt_timeout=0.3)
-    store, at = open_store(f"s3://fetched/{secrets.token_hex(6)}", options)
-    store.put(at, b"a" * 70_000)
+    url = f"s3://fetched/{secrets.token_hex(6)}"
+    there, at = open_store(url, s3.storage_options())
+    there.put(at, b"a" * 70_000)
+    store, _ = open_store(url, s3.storage_options(proxy.url, deadline=1.0, attempt_timeout=0.3))
     proxy.fault = "silence"
     proxy.requests.clear()
     with pytest.raises(fl.StoreError, match="no answer within"):
@@ -284,20 +289,38 @@ def test_bytes_of_a_batch_outlive_those_that_were_lent(url: str, s3: S3Server) -
             assert np.array_equal(row, sample(next(numbers)))
 
 
+SHRINKING = """
+import json, sys
+from pathlib import Path
+import fastloader as fl
+
+url, options, folder = sys.argv[1], json.loads(sys.argv[2]), Path(sys.argv[3])
+
+def samples(**more):
+    return fl.DataLoader(reader, batch_size=8, order="sequential", num_workers=1, **more)
+
+with fl.open(url, options, cache_dir=folder, cache_size="100MB") as reader:
+    print(sum(len(batch["data"]) for batch in samples()))
+    passing = iter(samples(memory_limit="12MB"))
+    next(passing)
+    for block in folder.glob("*/*/*.block"):
+        with block.open("r+b") as file:
+            file.truncate(1000)
+    # Blocks that are mapped already are gone: an error. Others are fetched again.
+    try:
+        for _ in passing:
+            pass
+    except fl.FastLoaderError as error:
+        print("the file became shorter" in str(error))
+    print(sum(len(batch["data"]) for batch in samples()))
+"""
+
+
 def test_a_block_that_shrinks_under_an_epoch_is_an_error(url: str, s3: S3Server, tmp_path: Path) -> None:
-    with fl.open(url, s3.storage_options(), cache_dir=tmp_path, cache_size="100MB") as reader:
-        options: dict[str, Any] = {"batch_size": 8, "order": "sequential", "num_workers": 1}
-        assert sum(len(batch["data"]) for batch in fl.DataLoader(reader, **options)) == COUNT
-        passing = iter(fl.DataLoader(reader, **options, memory_limit="12MB"))
-        next(passing)
-        for block in tmp_path.glob("*/*/*.block"):
-            with block.open("r+b") as file:
-                file.truncate(1000)
-        # Blocks that are mapped already are gone: an error. Others are fetched again.
-        with pytest.raises(FastLoaderError, match="the file became shorter"):
-            for _ in passing:
-                pass
-        assert sum(len(batch["data"]) for batch in fl.DataLoader(reader, **options)) == COUNT
+    """In a process of its own: in this one, who knows who else has taken the signal, and where they let it go."""
+    words = [sys.executable, "-c", SHRINKING, url, json.dumps(s3.storage_options()), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, [str(COUNT), "True", str(COUNT)]), done.stderr
 
 
 @settings(max_examples=100, deadline=None)

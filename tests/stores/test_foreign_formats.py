@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import h5py
@@ -138,7 +139,7 @@ def test_the_cache_serves_the_second_pass_of_every_format(s3, tmp_path):
     for i in range(5):
         store.put(f"{at}/raw/{i}.bin", bytes([i]) * 100)
     with fault_proxy(s3.endpoint) as proxy:
-        options = s3.storage_options(proxy.url)
+        options = s3.storage_options(proxy.url, hedge_after=60.0)
         for name, (_, wanted) in files().items():
             for _ in range(2):
                 proxy.requests.clear()
@@ -194,9 +195,9 @@ def test_what_a_store_refuses_is_never_left_out(s3):
     for i in range(4):
         store.put(f"{at}/raw/{i}.bin", bytes([i]))
     with fault_proxy(s3.endpoint) as proxy:
-        dataset = fl.open("s3://foreign/refused/raw", s3.storage_options(proxy.url, attempts=1)).options(
-            on_error="skip"
-        )
+        dataset = fl.open(
+            "s3://foreign/refused/raw", s3.storage_options(proxy.url, attempts=1, hedge_after=60.0)
+        ).options(on_error="skip")
         proxy.fault, proxy.concerns = "503", lambda path: path.endswith("2.bin")
         with pytest.raises(fl.StoreError, match=r"s3://foreign/refused/raw/2\.bin"):
             list(dataset)
@@ -234,7 +235,7 @@ def test_of_many_objects_each_is_one_request(s3):
     for i in range(20):
         store.put(f"{at}/raw/{i:02d}.bin", bytes(i))  # the first is empty
     with fault_proxy(s3.endpoint) as proxy:
-        dataset = fl.open("s3://foreign/requests/raw", s3.storage_options(proxy.url))
+        dataset = fl.open("s3://foreign/requests/raw", s3.storage_options(proxy.url, hedge_after=60.0))
         assert [sample["path"] for sample in fl.open("s3://foreign/requests/raw", s3.storage_options(), fields="path")]
         proxy.requests.clear()
         assert [len(sample["data"]) for sample in dataset] == list(range(20))
@@ -264,7 +265,7 @@ def test_of_a_large_object_only_what_is_asked_for_comes(s3):
     for name, data in (("a.parquet", parquet), ("a.arrow", arrow), ("a.npz", npz), ("a.h5", hdf5)):
         store.put(f"{at}/{name}", data.getvalue())
         with fault_proxy(s3.endpoint) as proxy:
-            url, options = f"{store.url}/{at}/{name}", s3.storage_options(proxy.url)
+            url, options = f"{store.url}/{at}/{name}", s3.storage_options(proxy.url, hedge_after=60.0)
             assert [int(sample["n"]) for sample in fl.open(url, options, fields="n")] == list(range(200))
             assert fetched(proxy) < 900_000, name
             proxy.requests.clear()
@@ -309,13 +310,14 @@ def test_ctrl_c_waits_for_no_server(s3):
         words = [sys.executable, "-c", code, f"{store.url}/{at}", json.dumps(s3.storage_options(proxy.url))]
         with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout.readline() == "ready\n"
-            proxy.fault = "silence"
+            proxy.fault, proxy.silence = "silence", 300.0
             process.stdin.write("\n")
             process.stdin.flush()
             while proxy.spoilt < 8:
                 assert process.poll() is None
+                time.sleep(0.01)
             process.send_signal(signal.SIGINT)
-            said, _ = process.communicate(timeout=20)  # a read may take two minutes
+            said, _ = process.communicate(timeout=90)  # a read may take two minutes
         assert (process.returncode, said) == (0, "interrupted\n")
 
 

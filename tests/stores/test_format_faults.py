@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.formats.test_tfrecord_files import record
-from tests.stores.fault_proxy import Fault, Proxy, fault_proxy
+from tests.stores.fault_proxy import QUICK, Fault, Proxy, fault_proxy, hurry
 
 import fastloader as fl
 from fastloader.stores import open_store
@@ -25,7 +25,6 @@ from fastloader.testing.seaweed import S3Server
 COUNT = 60
 BUCKET = "s3://foreign/faults"
 MDS = Path(__file__).parents[1] / "vectors" / "formats" / "mds-plain"
-QUICK = {"attempt_timeout": 1.0, "deadline": 20.0, "first_wait": 0.01, "longest_wait": 0.05}
 HARMLESS: list[Fault] = ["500", "503", "429", "drip", "reset", "truncated", "short_length"]
 
 
@@ -113,7 +112,6 @@ def opened(name: str, s3: S3Server, proxy: Proxy, **options: Any) -> Any:
     )
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("fault", [*HARMLESS, "silence"])
 @pytest.mark.parametrize("name", FORMATS)
 def test_one_request_in_three_fails_and_every_sample_comes_once(
@@ -127,7 +125,6 @@ def test_one_request_in_three_fails_and_every_sample_comes_once(
     assert proxy.spoilt
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("fault", ["500", "503", "429", "silence"])
 def test_questions_and_lists_are_asked_again_too(
     fault: Fault, samples: dict[str, list[Any]], s3: S3Server, proxy: Proxy
@@ -139,7 +136,6 @@ def test_questions_and_lists_are_asked_again_too(
     assert proxy.spoilt > 5
 
 
-@pytest.mark.timeout(30)
 def test_a_server_that_never_answers_is_an_error_when_a_dataset_is_opened(s3: S3Server, proxy: Proxy) -> None:
     proxy.fault, proxy.all_requests = "silence", True
     for name in ("parquet", "raw"):
@@ -147,14 +143,14 @@ def test_a_server_that_never_answers_is_an_error_when_a_dataset_is_opened(s3: S3
             opened(name, s3, proxy, deadline=0.4, attempt_timeout=0.2)
 
 
-@pytest.mark.timeout(30)  # its deadline is a second
 @pytest.mark.parametrize("fault", ["503", "short_length", "silence"])
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_server_that_never_recovers_is_an_error_that_names_the_object(
-    name: str, fault: Fault, samples: dict[str, list[Any]], s3: S3Server, proxy: Proxy
+    name: str, fault: Fault, samples: dict[str, list[Any]], s3: S3Server, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dataset = opened(name, s3, proxy, deadline=0.4, attempt_timeout=0.2)
+    dataset = opened(name, s3, proxy)
     proxy.fault = fault
+    hurry(monkeypatch)
     with pytest.raises(fl.StoreError, match=f"{BUCKET}/{name}/"):
         list(dataset)
 

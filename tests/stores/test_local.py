@@ -12,6 +12,7 @@ import sys
 
 import numpy as np
 import pytest
+from left_behind import files, left
 from page_cache import is_resident, on_disk
 
 from fastloader.errors import StoreError
@@ -180,12 +181,12 @@ def test_an_error_past_the_page_cache_is_told(tmp_path, monkeypatch):
 
 
 def test_no_descriptor_is_left_open(tmp_path):
-    before = len(os.listdir("/proc/self/fd"))
+    before = files()
     for end in (AtomicFile.discard, lambda file: file.publish(4096)):
         file = AtomicFile(tmp_path / "file")
         file.write_directly(0, block(4096))
         end(file)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert not left(files, before)
 
 
 def test_data_is_synced_before_it_is_renamed_and_the_folder_after(tmp_path, monkeypatch):

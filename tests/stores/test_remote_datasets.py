@@ -9,7 +9,6 @@ import secrets
 import shutil
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from left_behind import python_threads
 from tests.stores.fault_proxy import fault_proxy
 
 import fastloader as fl
@@ -170,7 +170,7 @@ def test_a_forked_child_loads_the_same_though_its_parent_is_in_an_epoch(url: str
 
 
 def test_opening_and_loading_fetch_little_more_than_is_needed(url: str, s3: S3Server) -> None:
-    with fault_proxy(s3.endpoint) as proxy, fl.open(url, s3.storage_options(proxy.url)) as reader:
+    with fault_proxy(s3.endpoint) as proxy, fl.open(url, s3.storage_options(proxy.url, hedge_after=60.0)) as reader:
         reader.read_sample(0, ["number"])
         assert sum(_span(one) for one in proxy.requests) < 2 * (4096 + (256 << 10))  # head and tail of one shard
         loader = fl.DataLoader(reader, batch_size=16, fields=["data"], order="random")
@@ -185,7 +185,7 @@ def test_of_large_tables_only_the_blocks_that_are_needed_come(fresh: str, s3: S3
         fresh, {"x": fl.BytesField(), "n": fl.IntField()}, storage_options=s3.storage_options()
     ) as to:
         to.write_many({"x": [b"%d" % i for i in range(count)], "n": list(range(count))})
-    with fault_proxy(s3.endpoint) as proxy, fl.open(fresh, s3.storage_options(proxy.url)) as reader:
+    with fault_proxy(s3.endpoint) as proxy, fl.open(fresh, s3.storage_options(proxy.url, hedge_after=60.0)) as reader:
         size = reader.dataset.shards[0].size
         assert reader.read_sample(70_000) == {"x": b"70000", "n": 70_000}
         batch = reader.read_batch([5, 99_999, 50_000])
@@ -198,7 +198,7 @@ def test_of_large_tables_only_the_blocks_that_are_needed_come(fresh: str, s3: S3
 def test_the_first_batch_comes_before_a_whole_shard_was_fetched(fresh: str, s3: S3Server) -> None:
     with fl.DatasetWriter(fresh, {"x": fl.BytesField()}, storage_options=s3.storage_options()) as to:
         to.write_many({"x": bytes([i]) * 500_000} for i in range(60))
-    with fault_proxy(s3.endpoint) as proxy, fl.open(fresh, s3.storage_options(proxy.url)) as reader:
+    with fault_proxy(s3.endpoint) as proxy, fl.open(fresh, s3.storage_options(proxy.url, hedge_after=60.0)) as reader:
         batches = iter(fl.DataLoader(reader, batch_size=2, order="random", memory_limit="9MB", num_workers=1))
         assert len(next(batches)["x"]) == 2
         assert sum(_span(one) for one in proxy.requests) < reader.dataset.shards[0].size / 2
@@ -406,7 +406,7 @@ def test_epochs_that_are_left_early_leave_no_thread_and_nothing_undone(url: str,
             passing = iter(loader)
             next(passing)
             del passing
-        assert not [thread for thread in threading.enumerate() if thread.name.startswith("fastloader-fetcher")]
+        assert not python_threads("fastloader-fetcher")
         assert sum(len(batch["number"]) for batch in loader) == COUNT
 
 

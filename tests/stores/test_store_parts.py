@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastloader.errors import StoreError
 from fastloader.loader.fetching import Concurrency
-from fastloader.stores import MemoryStore, ObjectPath, RetryPolicy, is_url, parse_url
+from fastloader.stores import MemoryStore, ObjectPath, RetryPolicy, is_url, open_store, parse_url
 from fastloader.stores.remote import RemoteFile
 from fastloader.stores.retrying import Pace
 from fastloader.stores.urls import Location, local_path
@@ -104,3 +105,14 @@ def test_paths_of_objects_stay_in_their_store() -> None:
     for wrong in ("../../../x", "s3://other/x"):
         with pytest.raises(ValueError, match="store"):
             path / wrong
+
+
+@pytest.mark.parametrize("key", ["a//b", "a/../b"])
+def test_a_key_that_no_client_can_ask_for_is_refused_at_once(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, _ = open_store("s3://bucket", {"endpoint": "http://127.0.0.1:9", "anonymous": True})
+    failed: list[int] = []
+    monkeypatch.setattr(RetryPolicy, "wait", lambda _, attempt: failed.append(attempt) or 0.0)
+    for ask in (store.read, store.stat, lambda key: store.begin_whole(key, 10).result()):
+        with pytest.raises(StoreError, match=rf"^s3://bucket/{key}: can't be asked for: .*; keys have no '//'"):
+            ask(key)
+    assert failed == [0, 0, 0]

@@ -145,3 +145,33 @@ def test_a_block_is_checked_once_while_it_is_here():
         later = made._engine.submit(None, np.array([1, 20], np.int64))
         _, failures = made._engine.wait(later)
     assert [(row, message) for _, _, message, row, *_ in failures] == [(1, "block 1 is damaged")]
+
+
+def test_what_a_batch_waits_for_is_not_dropped_for_another():
+    """Memory for three units, and five that are wanted: the one that is wanted twice comes once."""
+    unit = 1024
+    tokens = np.random.default_rng(0).bytes(5 * unit)
+    made = Fetched(0, tokens, 64, 16, 16, Reading("remote", 3 * unit, unit), True)
+    made._serve = lambda: None
+    made._engine.set_threads(1)  # what is submitted first asks first
+
+    def submit(*units):
+        return made._engine.submit(None, np.array([number * unit // 16 for number in units], np.int64))
+
+    def come():
+        """What is asked for comes, in whatever pieces."""
+        for ticket, _, begin, size in made._engine.take_reads(8, 30_000):
+            made.reads.append((begin // unit, (begin + size) // unit))
+            made._engine.finish_read(ticket, bytes(made.served[begin : begin + size]))
+
+    with made.running():
+        first = submit(0)
+        come()
+        made._engine.wait(first)
+        second, third, fourth = submit(1, 2), submit(3, 4), submit(0)
+        made._engine.wait(submit())  # by now all have asked, and but for the second they wait for memory
+        come()
+        come()
+        for ticket in (second, third, fourth):
+            assert made._engine.wait(ticket)[1] == []
+    assert made.reads == [(0, 1), (1, 3), (3, 5)]

@@ -183,7 +183,7 @@ def test_workers_of_a_strategy_get_their_share(path):
         )
         for task in ({"type": "worker", "index": number} for number in range(2))
     ]  # fmt: skip
-    told = [process.communicate(timeout=200) for process in running]
+    told = [process.communicate(timeout=500) for process in running]
     assert [process.returncode for process in running] == [0, 0], told
     given = [n for out, _ in told for labels in json.loads(out.splitlines()[-1]) for n in labels]
     assert sorted(given) == list(range(COUNT))
@@ -325,7 +325,7 @@ def test_two_processes_make_one_global_array(path):
         )
         for number in range(2)
     ]  # fmt: skip
-    told = [process.communicate(timeout=120) for process in running]
+    told = [process.communicate(timeout=500) for process in running]
     assert [process.returncode for process in running] == [0, 0], told
     given = [json.loads(out.splitlines()[-1]) for out, _ in told]
     with fl.open(path) as reader:

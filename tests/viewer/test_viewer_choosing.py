@@ -23,12 +23,14 @@ COMPARISONS = {
 }  # fmt: skip
 KEYS = st.lists(st.text("ab/é*", min_size=1, max_size=6), unique=True, min_size=1, max_size=30)
 NUMBERS = st.one_of(st.integers(-3, 3), st.none())
-QUIET = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUIET = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 def found(samples: Any, key: str = "", conditions: list[str] | None = None) -> list[int]:
     search = Search(samples, parse_choice(samples, key, conditions or []))
-    search.wait(60)
+    search.wait(300)
     assert search.finished
     assert search.error is None
     assert search.done == search.total
@@ -149,7 +151,7 @@ def test_a_search_for_which_nobody_asks_ends(tmp_path: Path, monkeypatch: pytest
     searches = Searches(samples)
     searches._kept[choice] = search
     again = searches.get(choice)
-    again.wait(60)
+    again.wait(300)
     assert again.rows().tolist() == list(range(10))
 
 

@@ -138,11 +138,11 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
             r"(.+): 10 samples, shown at http://127\.0\.0\.1:(\d+)/\?token=(\S+) \(Ctrl-C ends it\)\n", said
         )
         assert match, said
-        connection = HTTPConnection("127.0.0.1", int(match[2]), timeout=30)
+        connection = HTTPConnection("127.0.0.1", int(match[2]), timeout=120)
         connection.request("GET", "/api/dataset", headers={"cookie": f"{COOKIE}={match[3]}"})
         assert json.loads(connection.getresponse().read())["total"] == 10
         os.kill(process.pid, signal.SIGINT)  # with the connection still open
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
         connection.close()
     finally:
         process.kill()
@@ -162,13 +162,13 @@ def test_nothing_that_is_still_at_work_is_waited_for(tmp_path: Path) -> None:
         assert process.stdout is not None
         port = re.search(r":(\d+)/", process.stdout.readline())
         assert port
-        connection = HTTPConnection("127.0.0.1", int(port[1]), timeout=30)
+        connection = HTTPConnection("127.0.0.1", int(port[1]), timeout=120)
         connection.request("GET", "/api/check/1")
-        other = HTTPConnection("127.0.0.1", int(port[1]), timeout=30)
+        other = HTTPConnection("127.0.0.1", int(port[1]), timeout=120)
         other.request("GET", "/api/dataset")  # by now the other one is at work, or about to be
         assert other.getresponse().status == 200
         os.kill(process.pid, signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
         connection.close()
         other.close()
     finally:
@@ -224,7 +224,7 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
 def test_what_is_not_installed_is_named_with_its_cure(tmp_path: Path) -> None:
     program = "import sys; sys.modules['uvicorn'] = None; from fastloader.cli import main; main(prog_name='fastloader')"
     line = [sys.executable, "-c", program, "view", str(write_numbers(tmp_path / "x.fld", 10)), "--no-browser"]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 2
     assert done.stderr == (
         'fastloader: uvicorn is not installed, which the viewer needs; pip install "fastloader[view]" brings it\n'

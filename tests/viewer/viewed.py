@@ -176,7 +176,7 @@ class Served:
 
     def get(self, path: str, headers: dict[str, str] | None = None, method: str = "GET") -> HTTPResponse:
         """The answer to a request, whatever it is."""
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=300)
         connection.request(method, path, headers=headers or {})
         answer = connection.getresponse()
         answer.body = answer.read()  # type: ignore[attr-defined]

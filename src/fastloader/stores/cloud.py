@@ -404,6 +404,8 @@ class CloudStore:
         said = shortened(error)
         if kind in ("PermissionDeniedError", "UnauthenticatedError"):
             return RefusedError(f"access is refused: {said}", path=where, hint=HINTS[self.kind])
+        if isinstance(error, ValueError):
+            return StoreError(f"can't be asked for: {said}", path=where, hint="keys have no '//', '.' or '..' in them")
         often = f" {tried} times" if tried > 1 else ""
         return StoreError(f"the request failed{often}: {said}", path=where, hint=HINTS[self.kind])
 
@@ -442,8 +444,8 @@ async def _first_good(reads: set[asyncio.Task[T]]) -> T:
 
 
 def _worth_repeating(error: BaseException) -> bool:
-    if isinstance(error, FileNotFoundError | StoreError) or type(error).__name__ in _REFUSED:
-        return False
+    if isinstance(error, FileNotFoundError | StoreError | ValueError) or type(error).__name__ in _REFUSED:
+        return False  # a ValueError is the client's, who asked nobody
     if type(error).__name__ in ("PreconditionError", "AlreadyExistsError"):
         return False
     status = _STATUS.search(str(error))

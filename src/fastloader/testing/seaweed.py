@@ -38,7 +38,7 @@ class S3Server:
 
 
 @contextlib.contextmanager
-def s3_server(folder: Path, ready_within: float = 60) -> Iterator[S3Server]:
+def s3_server(folder: Path, ready_within: float = 120) -> Iterator[S3Server]:
     """Run one for as long as the block lasts; it listens on 127.0.0.1 alone and keeps its data in ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     identities = [
@@ -49,24 +49,38 @@ def s3_server(folder: Path, ready_within: float = 60) -> Iterator[S3Server]:
     config = folder / "s3.json"
     config.write_text(json.dumps({"identities": identities}))
     (folder / "data").mkdir(exist_ok=True)
-    ports = dict(zip(("s3", "master", "volume", "filer"), _free_pairs(4), strict=True))
     weed = Path(sys.executable).with_name("weed")
     command = [
         str(weed if weed.exists() else shutil.which("weed")), "server", f"-dir={folder / 'data'}", "-ip=127.0.0.1",
         "-ip.bind=127.0.0.1", "-s3", "-s3.port.iceberg=0", "-s3.port.lance=0",
         f"-s3.config={config}", "-volume.max=500", "-master.volumeSizeLimitMB=512",
     ]  # fmt: skip
-    for name, (port, grpc) in ports.items():
-        command += [f"-{name}.port={port}", f"-{name}.port.grpc={grpc}"]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    server = S3Server(f"http://127.0.0.1:{ports['s3'][0]}", f"http://127.0.0.1:{ports['filer'][0]}", process.pid)
-    try:
-        _wait_until_ready(server, process, time.monotonic() + ready_within, folder / "log")
-        yield server
-    finally:
-        process.kill()  # it takes ten seconds to leave by itself, and nobody needs what it keeps
-        process.wait()
+    for tries_left in (2, 1, 0):
+        server, process = _begin(command, folder / "log")
+        try:
+            _wait_until_ready(server, process, time.monotonic() + ready_within, folder / "log")
+            yield server
+            return
+        except _EndedError:  # others took one of its ports before it did
+            if not tries_left:
+                raise
+        finally:
+            process.kill()  # it takes ten seconds to leave by itself, and nobody needs what it keeps
+            process.wait()
+
+
+class _EndedError(RuntimeError):
+    """The server ended by itself before it was ready."""
+
+
+def _begin(command: list[str], log: Path) -> tuple[S3Server, subprocess.Popen[bytes]]:
+    ports = dict(zip(("s3", "master", "volume", "filer"), _free_pairs(4), strict=True))
+    listening = [f"-{name}.port={port}" for name, (port, _) in ports.items()]
+    listening += [f"-{name}.port.grpc={port}" for name, (_, port) in ports.items()]
+    with log.open("wb") as said:
+        process = subprocess.Popen([*command, *listening], stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+    endpoint, filer = (f"http://127.0.0.1:{ports[name][0]}" for name in ("s3", "filer"))
+    return S3Server(endpoint, filer, process.pid), process
 
 
 def _free_pairs(count: int) -> list[tuple[int, int]]:
@@ -105,4 +119,5 @@ def _wait_until_ready(server: S3Server, process: subprocess.Popen[bytes], end: f
         except OSError as error:
             said = error
             time.sleep(0.1)
-    raise RuntimeError(f"the S3 server does not answer: {said}\n{log.read_text(errors='replace')[-2000:]}")
+    kind = RuntimeError if process.poll() is None else _EndedError
+    raise kind(f"the S3 server does not answer: {said}\n{log.read_text(errors='replace')[-2000:]}")

@@ -79,9 +79,9 @@ class ReadableStoreContract:
 
         version = store.stat(key).version
         store.begin_read(key, 3, 50, version, done)
-        assert over.acquire(timeout=30)
+        assert over.acquire(timeout=120)
         store.begin_read(key + "-not-there", 3, 50, None, done)
-        assert over.acquire(timeout=30)
+        assert over.acquire(timeout=120)
         assert told[0] == (CONTENT[3:53], None)
         assert isinstance(told[1][1], NotFoundError)
 

@@ -6,6 +6,7 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from left_behind import files
 
 from fastloader.errors import StoreError
 from fastloader.formats.fld import spill
@@ -51,14 +52,14 @@ def test_the_largest_column_goes_to_disk_first(tmp_path, monkeypatch):
 
 def test_columns_leave_no_file_and_share_one_descriptor(tmp_path, monkeypatch):
     monkeypatch.setattr(spill, "MEMORY_LIMIT", 10)
-    before = len(os.listdir("/proc/self/fd"))
+    before = files()
     spills = SpillFile(tmp_path / "x.fld")
     for _ in range(50):
         spills.column().append(bytes(100))
-    assert len(os.listdir("/proc/self/fd")) == before + 1
+    assert len(files() - before) == 1
     assert os.listdir(tmp_path) == []
     spills.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert not files() - before
 
 
 def test_a_temporary_file_that_was_cut_is_told(tmp_path, monkeypatch):
