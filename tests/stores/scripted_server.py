@@ -128,11 +128,3 @@ def _send(server: Scripted, client: socket.socket, script: Script) -> bool:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             return False
     return True
-
-
-def until(holds: Callable[[], object], seconds: float = 30.0) -> None:
-    """Wait for something that happens elsewhere."""
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.005)

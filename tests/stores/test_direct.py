@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.left_behind import until
 from tests.stores.fault_proxy import fault_proxy
 from tests.stores.http_server import web_server
 from tests.stores.scripted_server import (
@@ -24,7 +25,6 @@ from tests.stores.scripted_server import (
     Scripted,
     good,
     scripted_server,
-    until,
 )
 
 from fastloader.errors import NotFoundError, StoreError

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.left_behind import until
 from tests.stores.scripted_server import (
     CLOSE,
     DATA,
@@ -26,7 +27,6 @@ from tests.stores.scripted_server import (
     Scripted,
     good,
     scripted_server,
-    until,
 )
 
 from fastloader.kernels import NetClient
