@@ -1,7 +1,7 @@
 """Archives of 10^4 and of 10^7 small entries: made in bounded memory, looked up by the same number of steps.
 
-What the machine itself charges for a larger index, by misses of its caches, is shown by a dictionary of the same paths in
-memory, asked for as many of them.
+What the machine itself charges for a larger index, by misses of its caches, is shown by a dictionary of the same paths
+in memory, asked for as many of them.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def main() -> list[Result]:
         return Result(f"{what}, 10^7 entries", "10^4 entries", large[key] / small[key], goal, said)
 
     return [
-        Result("no archive: a dictionary of the paths, 10^7 entries", "10^4 entries", control[LARGE] / control[SMALL], "",
-               f"{control[LARGE] * 1e6:.2f} against {control[SMALL] * 1e6:.2f} us"),
+        Result("no archive: a dictionary of the paths, 10^7 entries", "10^4 entries", control[LARGE] / control[SMALL],
+               "", f"{control[LARGE] * 1e6:.2f} against {control[SMALL] * 1e6:.2f} us"),
         row("a lookup by path", "lookup", 1e6, "us", "as of the dictionary"),
         row("a folder of 1,000 listed", "listdir", 1e3, "ms", "< 2"),
         row("opened, and a first file", "open", 1e3, "ms", ""),
