@@ -15,6 +15,7 @@ import pytest
 import fastloader
 
 ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.timeout(2400)  # on a busy machine too: the wheel is built here
 
 USE = """
 import json
@@ -56,7 +57,7 @@ def run(*command: object, cwd: Path) -> str:
     """The command's output; nothing of this checkout is on its path."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     arguments = [str(part) for part in command]
-    result = subprocess.run(arguments, cwd=cwd, env=env, capture_output=True, text=True, timeout=550)
+    result = subprocess.run(arguments, cwd=cwd, env=env, capture_output=True, text=True, timeout=1200)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
 

@@ -195,7 +195,7 @@ void Engine::fill(std::uint64_t ticket) {
 
 // Asks for the stored bytes of all payloads of a batch. What can't be looked up here is found out again, and told, when
 // the batch is prepared.
-void Engine::read_ahead(const std::shared_ptr<Job>& job, Stopwatch& watch) {
+void Engine::read_ahead(const std::shared_ptr<Job>& job, std::uint64_t turn, Stopwatch& watch) {
     std::vector<ReadAhead::Range> ranges;
     const std::size_t samples = job->rows.size();
     std::vector<std::vector<Near>> bytes(columns_.size());
@@ -232,7 +232,7 @@ void Engine::read_ahead(const std::shared_ptr<Job>& job, Stopwatch& watch) {
         urgent = job->wanted;
     }
     if (urgent) reads_->hurry(*loan);
-    reads_->ask(*loan);
+    reads_->ask(*loan, turn);
 }
 
 void Engine::loaded(const std::shared_ptr<Job>& job) {
@@ -338,6 +338,7 @@ void Engine::work(std::size_t number) {
     for (;;) {
         Task task;
         std::shared_ptr<Job> unread;
+        std::uint64_t turn = 0;
         bool rested = false;
         {
             std::unique_lock lock(mutex_);
@@ -351,6 +352,7 @@ void Engine::work(std::size_t number) {
                 if (!unread_.empty()) {
                     unread = std::move(unread_.front());
                     unread_.pop_front();
+                    turn = reads_->expect();
                     break;
                 }
                 if (take(task)) break;
@@ -363,10 +365,11 @@ void Engine::work(std::size_t number) {
         rested ? watch.restart() : watch.resume();
         if (unread) {
             try {
-                read_ahead(unread, watch);
+                read_ahead(unread, turn, watch);
             } catch (const std::exception&) {  // no memory: the mapping needs none
                 loaded(unread);
             }
+            reads_->pass(turn);
             continue;
         }
         run(task, watch);

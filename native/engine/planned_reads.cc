@@ -78,7 +78,7 @@ std::uint64_t PlannedReads::submit(std::vector<Range> ranges) {
         ticket = next_++;
         asked_[ticket] = asked;
     }
-    if (asked->loan) reads_->ask(*asked->loan);
+    if (asked->loan) reads_->ask(*asked->loan, reads_->expect());
     return ticket;
 }
 

@@ -361,13 +361,34 @@ std::shared_ptr<ReadAhead::Loan> ReadAhead::prepare(std::vector<Range> ranges, s
     return loan;
 }
 
-void ReadAhead::ask(Loan& loan) {
+std::uint64_t ReadAhead::expect() {
+    std::lock_guard lock(mutex_);
+    expected_.insert(++turns_);
+    return turns_;
+}
+
+void ReadAhead::pass(std::uint64_t turn) {
+    Todo todo;
+    {
+        std::lock_guard lock(mutex_);
+        if (expected_.erase(turn) && !waiting_.empty()) serve(todo);
+    }
+    run(todo);
+}
+
+bool ReadAhead::may_drop(const Loan& loan) const { return expected_.empty() || loan.turn_ < *expected_.begin(); }
+
+void ReadAhead::ask(Loan& loan, std::uint64_t turn) {
     Todo todo;
     {
         std::lock_guard lock(mutex_);
         loan.asked_at_ = now();
+        loan.turn_ = turn;
+        expected_.erase(turn);
         if (open_queue()) {
-            waiting_.push_back(&loan);
+            const auto before = std::find_if(waiting_.rbegin(), waiting_.rend(),
+                                             [&](const Loan* one) { return one->turn_ < turn; });
+            waiting_.insert(before.base(), &loan);
             serve(todo);
         } else {
             give_up(loan, todo);
@@ -411,7 +432,7 @@ void ReadAhead::serve(Todo& todo) {
                 continue;
             }
             if (!try_serve(loan, todo)) {
-                if (urgent ? running_ : holding_) break;
+                if ((urgent ? running_ : holding_) || !may_drop(loan)) break;
                 if (!is_remote() || !try_serve(loan, todo, true)) give_up(loan, todo);
             }
             next = waiting_.erase(next);
@@ -424,7 +445,7 @@ bool ReadAhead::try_serve(Loan& loan, Todo& todo, bool beyond) {
     std::vector<Segment*> pins;
     std::vector<std::size_t> covers(order.size());
     auto pieces = missing_pieces(loan, order, covers, pins);
-    const bool found = find_memory(pieces, beyond);
+    const bool found = find_memory(pieces, beyond, may_drop(loan));
     if (found) {
         todo.reads.reserve(todo.reads.size() + pieces.size());
         for (auto& piece : pieces) {
@@ -547,8 +568,8 @@ std::vector<ReadAhead::Piece> ReadAhead::missing_pieces(Loan& loan, std::vector<
 
 // One block for all pieces, where bytes are let go with the batch they were read for; else, or where none is large
 // enough, a block each.
-bool ReadAhead::find_memory(std::vector<Piece>& pieces, bool beyond) {
-    if (is_remote()) return find_budget(pieces, beyond);
+bool ReadAhead::find_memory(std::vector<Piece>& pieces, bool beyond, bool may_drop) {
+    if (is_remote()) return find_budget(pieces, beyond, may_drop);
     if (!options_.unit && pieces.size() > 1) {
         std::size_t total = 0;
         for (const auto& piece : pieces) total = up(total, piece.file->unit) + (piece.end - piece.begin);
@@ -567,7 +588,7 @@ bool ReadAhead::find_memory(std::vector<Piece>& pieces, bool beyond) {
     for (auto& piece : pieces) {
         const auto size = piece.end - piece.begin;
         while (!(piece.memory = arena_->take(size))) {
-            if (drop_idle()) continue;
+            if (may_drop && drop_idle()) continue;
             for (auto& taken : pieces) --taken.file->reading;
             for (auto& taken : pieces) {
                 if (taken.memory) give_back(taken.block);
@@ -581,11 +602,11 @@ bool ReadAhead::find_memory(std::vector<Piece>& pieces, bool beyond) {
 
 // Leave to fetch all pieces. A batch larger than all the memory for reads is made all the same, since there is nowhere
 // else to take it from. Nothing is dropped in vain.
-bool ReadAhead::find_budget(std::vector<Piece>& pieces, bool beyond) {
+bool ReadAhead::find_budget(std::vector<Piece>& pieces, bool beyond, bool may_drop) {
     std::size_t total = 0, room = options_.memory;
     for (const auto& piece : pieces) total += piece.end - piece.begin;
     if (!beyond && lent_ + total > room) {
-        for (const auto* idle : idle_) room += idle->over ? idle->block->size : 0;
+        for (const auto* idle : idle_) room += may_drop && idle->over ? idle->block->size : 0;
         if (lent_ + total > room) {
             for (auto& piece : pieces) --piece.file->reading;
             return false;

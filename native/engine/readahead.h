@@ -10,6 +10,7 @@
 #include <memory_resource>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -113,6 +114,7 @@ public:
         std::size_t missing_ = 0;  // segments still being read
         bool urgent_ = false;
         bool served_ = false;
+        std::uint64_t turn_ = 0;
         std::uint64_t asked_at_ = 0;
     };
 
@@ -132,7 +134,12 @@ public:
 
     // Ranges to be asked for. `ready` is called once, from any thread, when all are there or given up.
     std::shared_ptr<Loan> prepare(std::vector<Range> ranges, std::function<void()> ready);
-    void ask(Loan& loan);
+    void ask(Loan& loan, std::uint64_t turn);
+
+    // Batches are looked up by several threads, one of which may be held up. A turn is taken before, in order, and ends when
+    // the batch has asked, or is passed. Until then nothing is dropped for those behind it: it may be what this one wants.
+    std::uint64_t expect();
+    void pass(std::uint64_t turn);
 
     // Somebody waits for this batch: from now on it depends on none that ends only when it is consumed.
     void hurry(Loan& loan);
@@ -167,8 +174,9 @@ private:
     bool try_serve(Loan& loan, Todo& todo, bool beyond = false);
     std::vector<Piece> missing_pieces(Loan& loan, std::vector<std::size_t>& order, std::vector<std::size_t>& covers,
                                       std::vector<Segment*>& pins);
-    bool find_memory(std::vector<Piece>& pieces, bool beyond);
-    bool find_budget(std::vector<Piece>& pieces, bool beyond);
+    bool find_memory(std::vector<Piece>& pieces, bool beyond, bool may_drop);
+    bool find_budget(std::vector<Piece>& pieces, bool beyond, bool may_drop);
+    bool may_drop(const Loan& loan) const;
     bool drop_idle();
     std::size_t turn_of(const Segment& segment) const;
     void give_back(Block* block);
@@ -200,7 +208,9 @@ private:
     std::size_t lent_ = 0;        // bytes of remote reads, on their way or there
     std::list<Segment*> idle_;    // held by nobody, the longest idle first
     std::list<Segment*> kept_;    // the same, of those whose memory is the page cache's
-    std::list<Loan*> waiting_;    // for memory, in the order they asked
+    std::list<Loan*> waiting_;    // for memory, in the order of their turns
+    std::set<std::uint64_t> expected_;  // turns of those that have not asked yet
+    std::uint64_t turns_ = 0;
     std::size_t loans_ = 0;       // that exist
     std::condition_variable gone_;
     std::size_t holding_ = 0;     // loans that hold memory

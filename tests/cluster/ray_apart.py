@@ -49,6 +49,9 @@ PATIENT = {"worker_register_timeout_seconds": 300, "gcs_server_request_timeout_s
 def cluster() -> Iterator[Cluster]:
     """A head without CPUs, so that nothing but this process depends on it, and nodes that may be killed."""
     folder = tempfile.mkdtemp(prefix="r", dir="/tmp")  # sockets must have short names
+    # Ray notes the cluster's address below /tmp/ray, which need not be there, and where other runs note theirs.
+    os.environ["RAY_TMPDIR"] = folder
+    os.mkdir(os.path.join(folder, "ray"))
     head = {
         "num_cpus": 0, "object_store_memory": STORE, "include_dashboard": False, "temp_dir": folder,
         "_system_config": SOON | PATIENT,

@@ -24,7 +24,7 @@ Fault = Literal[
 ]  # fmt: skip
 
 QUICK: dict[str, Any] = {
-    "attempts": 1000, "attempt_timeout": 5.0, "deadline": 60.0, "first_wait": 0.01, "longest_wait": 0.05,
+    "attempts": 40, "attempt_timeout": 5.0, "deadline": 60.0, "first_wait": 0.01, "longest_wait": 0.05,
 }  # fmt: skip
 """Storage options with which faults cost little time, and those that a busy machine adds to them do no harm."""
 

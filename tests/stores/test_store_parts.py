@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,6 +53,11 @@ def test_waits_grow_and_stay_within_bounds(attempt: int, draw: float) -> None:
     policy = RetryPolicy(first_wait=0.1, longest_wait=5)
     longest = min(5, 0.1 * 2.0 ** min(attempt, 60))
     assert longest / 2 <= policy.wait(attempt, draw) <= longest
+
+
+def test_waiting_takes_none_of_a_programs_random_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random, "random", lambda: pytest.fail("a program's own"))
+    assert len({RetryPolicy().wait(3) for _ in range(9)}) > 1
 
 
 @pytest.mark.parametrize("wrong", [{"attempts": 0}, {"deadline": 0}, {"attempt_timeout": "x"}, {"hedge_after": -1}])
@@ -111,7 +118,14 @@ def test_paths_of_objects_stay_in_their_store() -> None:
 def test_a_key_that_no_client_can_ask_for_is_refused_at_once(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store, _ = open_store("s3://bucket", {"endpoint": "http://127.0.0.1:9", "anonymous": True})
     failed: list[int] = []
-    monkeypatch.setattr(RetryPolicy, "wait", lambda _, attempt: failed.append(attempt) or 0.0)
+    wait = RetryPolicy.wait
+
+    def noted(policy: RetryPolicy, attempt: int) -> float:
+        if policy is store.policy:  # of other stores, requests of other tests may still be repeated
+            failed.append(attempt)
+        return wait(policy, attempt)
+
+    monkeypatch.setattr(RetryPolicy, "wait", noted)
     for ask in (store.read, store.stat, lambda key: store.begin_whole(key, 10).result()):
         with pytest.raises(StoreError, match=rf"^s3://bucket/{key}: can't be asked for: .*; keys have no '//'"):
             ask(key)

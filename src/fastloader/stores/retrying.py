@@ -6,6 +6,9 @@ import random
 from dataclasses import dataclass, fields
 from typing import Any
 
+# A program's own random numbers are not ours to take, and these differ in forked processes.
+_draw = random.SystemRandom().random
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
@@ -42,7 +45,7 @@ class RetryPolicy:
     def wait(self, attempt: int, draw: float | None = None) -> float:
         """How long to wait after ``attempt`` (counted from 0) failed; ``draw`` is a random number below 1."""
         longest = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt, 60))
-        return longest * (0.5 + 0.5 * (random.random() if draw is None else draw))
+        return longest * (0.5 + 0.5 * (_draw() if draw is None else draw))
 
 
 class Pace:
