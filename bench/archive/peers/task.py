@@ -31,13 +31,23 @@ def picked(paths: list[str], count: int) -> list[str]:
 
 
 def drop(places: Iterable[Path]) -> None:
-    """Take files out of the page cache."""
+    """Take files out of the page cache. What is not on disk yet would stay: that goes there before, all at once."""
+    os.sync()
     for place in places:
         for path in place.rglob("*") if place.is_dir() else [place]:
             if path.is_file():
                 with path.open("rb") as file:
-                    os.fsync(file.fileno())
                     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def forget_names(switch: Path = Path("/proc/sys/vm/drop_caches")) -> bool:
+    """Have the kernel forget folders and inodes, those of everybody; only root may. Tells whether it did."""
+    os.sync()
+    try:
+        switch.write_text("2")
+    except OSError:
+        return False
+    return True
 
 
 def run(create: Callable[[Path, Path], None] | None, opened: Callable[[Path, Path], Read],
@@ -51,26 +61,28 @@ def run(create: Callable[[Path, Path], None] | None, opened: Callable[[Path, Pat
     paths = json.loads(Path(sys.argv[4]).read_text())
     read = opened(folder, place)
     picks = picked(paths, READ if mode == HOT else READ_COLD)
+    forgotten = False
     if mode == HOT:
         sum(len(read(path)) for path in picks)
     else:
         drop(list(place.parent.glob(place.name + "*")) or [folder])
+        forgotten = forget_names()  # behind the drop, which looks at every name
     if mode == THREADS:
         with ThreadPoolExecutor(16) as pool:
-            told(lambda: sum(map(len, pool.map(read, picks))))
+            told(lambda: sum(map(len, pool.map(read, picks))), forgotten)
     elif many is not None and len(sys.argv) > 5:
-        told(lambda: sum(many(picks[first : first + BATCH]) for first in range(0, len(picks), BATCH)))
+        told(lambda: sum(many(picks[first : first + BATCH]) for first in range(0, len(picks), BATCH)), forgotten)
     else:
-        told(lambda: sum(len(read(path)) for path in picks))
+        told(lambda: sum(len(read(path)) for path in picks), forgotten)
 
 
-def told(action: Callable[[], int]) -> None:
-    """Time it and tell."""
+def told(action: Callable[[], int], forgotten: bool = False) -> None:
+    """Time it and tell, also whether the kernel had forgotten folders and inodes."""
     before = _cpu()
     began = time.perf_counter()
     size = action()
     seconds = time.perf_counter() - began
-    print(json.dumps({"seconds": seconds, "cpu": _cpu() - before, "bytes": size}))
+    print(json.dumps({"seconds": seconds, "cpu": _cpu() - before, "bytes": size, "forgotten": forgotten}))
 
 
 def _cpu() -> float:
