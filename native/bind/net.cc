@@ -85,7 +85,7 @@ void bind_net(nb::module_& m) {
             nb::list all;
             for (auto& one : taken) all.append(told(std::move(one)));
             return all;
-        }, "milliseconds"_a, nb::sig("def take(self, milliseconds: int) -> list[tuple[int, int, str, bool, NetBody | None, "
+        }, "milliseconds"_a, nb::sig("def take(self, milliseconds: int) -> list[tuple[int, int, str, bool, Buffer | None, "
                                      "int, str, str]]"))
         .def("wake", [](BoundClient& c) { c.here().wake(); })
         .def("abandon", [](BoundClient& c) {

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from fastloader import kernels
 from fastloader.stores import client
+from fastloader.types import Buffer
 
 _FOREVER = 3_600_000
 """Milliseconds."""
@@ -34,7 +35,7 @@ class Reply(NamedTuple):
     status: int
     wrong: str
     unheard: bool
-    body: kernels.NetBody | None
+    body: Buffer | None
     total: int
     etag: str
     modified: str
