@@ -618,8 +618,8 @@ bool ReadAhead::find_budget(std::vector<Piece>& pieces, bool beyond, bool may_dr
     return true;
 }
 
-// What is still on its way can't be dropped, though nobody holds it. What a batch that waits for memory will want goes last:
-// it would be read a second time. Of several such, that goes which is wanted last.
+// What is still on its way can't be dropped, though nobody holds it. What a batch that waits for memory will want goes
+// last: it would be read a second time. Of several such, that goes which is wanted last.
 bool ReadAhead::drop_idle() {
     Segment* chosen = nullptr;
     std::size_t latest = 0;
@@ -646,7 +646,9 @@ std::size_t ReadAhead::turn_of(const Segment& segment) const {
         // Of those that begin before its end, the last: where ranges lie within others, a longer one may be missed.
         const auto behind = std::lower_bound(
             loan->order_.begin(), loan->order_.end(), std::pair(file, segment.end()),
-            [&](std::size_t range, const auto& place) { return std::pair(ranges[range].file, ranges[range].begin) < place; });
+            [&](std::size_t range, const auto& place) {
+                return std::pair(ranges[range].file, ranges[range].begin) < place;
+            });
         if (behind != loan->order_.begin()) {
             const auto& last = ranges[*std::prev(behind)];
             if (last.file == file && last.begin + last.size > segment.offset) return turn;

@@ -136,8 +136,9 @@ public:
     std::shared_ptr<Loan> prepare(std::vector<Range> ranges, std::function<void()> ready);
     void ask(Loan& loan, std::uint64_t turn);
 
-    // Batches are looked up by several threads, one of which may be held up. A turn is taken before, in order, and ends when
-    // the batch has asked, or is passed. Until then nothing is dropped for those behind it: it may be what this one wants.
+    // Batches are looked up by several threads, one of which may be held up. A turn is taken before, in order, and ends
+    // when the batch has asked, or is passed. Until then nothing is dropped for those behind it: it may be what this one
+    // wants.
     std::uint64_t expect();
     void pass(std::uint64_t turn);
 
