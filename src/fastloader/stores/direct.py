@@ -21,6 +21,7 @@ from urllib.parse import quote, urlsplit
 from fastloader.stores import client
 from fastloader.stores.base import Stat
 from fastloader.stores.connections import Reply, connections
+from fastloader.types import byte_view
 
 IN_A_ROW = 8
 """Failures one after another, after which this way is not gone any more."""
@@ -108,7 +109,7 @@ class Direct:
             mtime = _seconds(came.modified)
             if mtime is not None:
                 self._in_a_row = 0
-                return memoryview(came.body), Stat(key, came.total, came.etag or None, mtime)
+                return byte_view(came.body), Stat(key, came.total, came.etag or None, mtime)
         elif came.status == 404:
             raise FileNotFoundError(key)
         if came.status not in _TOLD and not came.unheard:
