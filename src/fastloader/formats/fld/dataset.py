@@ -64,6 +64,7 @@ class Dataset:
         # Not cached_property: in Python 3.11 it takes a lock, which a forked child might never get.
         self._schema_of: FldFile | None = None
         self._names: list[str] | None = None
+        self._fields: dict[int, Field] = {}
         self._members: weakref.WeakValueDictionary[str, FldFile] = weakref.WeakValueDictionary()
         self._snapshot: str | None = None
         if given is None and isinstance(path, ObjectPath):
@@ -247,8 +248,12 @@ class Dataset:
         return self._names
 
     def field(self, number: int) -> Field:
-        """A field with the options it was written with."""
-        return stored_field(self.descriptors[number], place_of(self._first, number)[0].path)
+        """A field with the options it was written with. It is read once: a loader asks for each several times."""
+        field = self._fields.get(number)
+        if field is None:
+            field = stored_field(self.descriptors[number], place_of(self._first, number)[0].path)
+            self._fields[number] = field
+        return field
 
     def members(self, shard: int) -> list[FldFile]:
         """The files of a shard: its own, and all that are beside it."""
