@@ -49,7 +49,12 @@ class Coming:
             self._forget()
         if self._taken is not None:
             self._largest = max(self._largest, self._taken.here)
-        for number in islice(numbers, self.window):
+        window, following = self.window, iter(numbers)
+        first = next(following, None)
+        # Some at a time: whoever waits for answers is woken by the first of them, and each waking costs.
+        if first is None or (first in self._there and len(self._there) > window - window // 4):
+            return
+        for number in islice(chain((first,), following), window):
             if number not in self._there:
                 found = self._files.begin(number)
                 if found is None:
