@@ -28,6 +28,7 @@ constexpr std::size_t kAtOnce = 512 << 10;     // of a long body, so many are wa
 constexpr std::size_t kWorthWaiting = 4096;    // fewer are copied when they come
 constexpr auto kIdle = seconds(10);            // a connection that nobody needs is closed
 constexpr auto kConnecting = seconds(10);
+constexpr auto kConnectingFirst = seconds(1);  // where there is another address to be tried
 constexpr auto kUnused = seconds(5);           // memory that nobody needs is given back
 constexpr auto kPeriod = seconds(1);
 constexpr std::uint64_t kWakeup = ~std::uint64_t{0};
@@ -179,8 +180,8 @@ void Client::signal() {
 std::vector<Told> Client::take(int limit) {
     std::vector<Told> taken;
     std::unique_lock lock(mutex_);
-    const auto before = wakes_;
-    came_.wait_for(lock, milliseconds(limit), [&] { return !told_.empty() || wakes_ != before; });
+    came_.wait_for(lock, milliseconds(limit), [&] { return !told_.empty() || wakes_ != wakes_seen_; });
+    wakes_seen_ = wakes_;
     taken.swap(told_);
     return taken;
 }
@@ -522,8 +523,10 @@ void Client::tidy(Clock::time_point now) {
         if (!held) continue;
         if (held->state == State::idle && now - held->since > kIdle)
             close(*held);
-        else if (held->state == State::connecting && now - held->since > kConnecting)
-            connect_failed(*held);
+        else if (held->state == State::connecting) {
+            const bool last = held->tried + 1 >= servers_[held->job.server].addresses.size();
+            if (now - held->since > (last ? kConnecting : kConnectingFirst)) connect_failed(*held);
+        }
     }
     memory_->trim(now - kUnused);
 }

@@ -126,6 +126,7 @@ private:
     std::size_t servers_known_ = 0;
     std::uint64_t next_ticket_ = 1;
     std::uint64_t wakes_ = 0;
+    std::uint64_t wakes_seen_ = 0;  // one that came while nobody waited counts, too
     bool signalled_ = false;
     bool ending_ = false;
 

@@ -110,6 +110,22 @@ def test_an_attempt_that_hangs_is_repeated_and_one_that_comes_late_is_dropped():
     assert len(told.all) == 1
 
 
+def test_a_repetition_is_not_made_twice_for_being_slow():
+    told, repeats = Told(), []
+
+    async def again(failure: BaseException | None, end: float) -> str:
+        repeats.append(failure)
+        await asyncio.sleep(0.3)
+        return "second"
+
+    def attempt() -> str:
+        raise OSError("first")
+
+    askers().ask(asked(told, attempt, again, RetryPolicy(hedge_after=0.01)))
+    assert told.first() == ("second", None)
+    assert [str(failure) for failure in repeats] == ["first"]
+
+
 def test_no_thread_is_ended_by_an_error_and_none_is_swallowed(monkeypatch):
     seen: list[type[BaseException]] = []
     monkeypatch.setattr(sys, "excepthook", lambda kind, *_: seen.append(kind))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import secrets
+import socket
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -174,6 +176,9 @@ def test_where_obstore_sends_all_requests(monkeypatch):
     assert not direct("http", "https://127.0.0.1:9000")
     assert not direct("http", "http://127.0.0.1:9000", client_options={})
     assert not direct("az", "az://container", endpoint="http://127.0.0.1:9000", **keys)
+    monkeypatch.setenv("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "true")  # for URLs that obstore does not sign it is unknown
+    assert not direct(endpoint="http://127.0.0.1:9000", skip_signature=True)
+    assert direct(endpoint="http://127.0.0.1:9000", **keys)
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     assert not direct(endpoint="http://127.0.0.1:9000", **keys)
 
@@ -227,6 +232,55 @@ def test_what_fails_is_asked_for_through_obstore_and_at_last_everything_is(web, 
         assert read(store, "x", i, 100) == DATA[i : i + 100]
     assert sum(map(ours, web.requests)) == IN_A_ROW
     assert sum(not ours(request) for request in web.requests) == IN_A_ROW + 4
+
+
+def test_after_a_rest_it_is_tried_once_more(web):
+    answers[0] = lambda request: [CLOSE] if ours(request) else default(request)
+    store, _ = open_store(web.url, QUICK)
+    assert isinstance(store, CloudStore)
+    assert store._direct is not None
+    for i in range(IN_A_ROW + 1):
+        read(store, "x", i, 100)
+    assert not store._direct.works
+    store._direct._rests_until = 0.0
+    for i in range(3):
+        read(store, "x", i, 100)
+    assert sum(map(ours, web.requests)) == IN_A_ROW + 1
+    del answers[0]
+    store._direct._rests_until = 0.0
+    for i in range(3):
+        read(store, "x", i, 100)
+    assert sum(map(ours, web.requests)) == IN_A_ROW + 4
+
+
+def test_where_no_connection_can_be_made_obstore_reads(web, by_obstore, monkeypatch):
+    def none() -> Any:
+        raise RuntimeError("no descriptors are left")
+
+    monkeypatch.setattr("fastloader.stores.direct.connections", none)
+    store, _ = open_store(web.url, QUICK)
+    assert read(store, "x", 3, 100) == DATA[3:103]
+    assert by_obstore == ["x"]
+
+
+def test_what_a_url_of_ours_does_not_find_obstore_looks_for(web):
+    missing = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+    answers[0] = lambda request: [missing] if ours(request) else default(request)
+    store, _ = open_store(web.url, QUICK)
+    assert read(store, "x", 3, 100) == DATA[3:103]
+
+
+def test_nothing_is_held_once_it_was_told(web):
+    class Held:
+        """Whoever asks."""
+
+    held, told = Held(), threading.Event()
+    gone = weakref.ref(held)
+    store, _ = open_store(web.url, QUICK)
+    store.begin_read("x", 0, 10, None, lambda data, error, held=held: told.set())
+    assert told.wait(30)
+    del held
+    until(lambda: gone() is None)
 
 
 def test_one_good_answer_and_the_count_begins_anew(web):
@@ -323,6 +377,43 @@ def test_a_name_is_looked_up_while_obstore_reads(web, by_obstore):
     assert read(store, "x", 1, 10) == DATA[1:11]
     assert len(by_obstore) == before
     assert connections().server("no-such-name.invalid", 80) is None
+
+
+def test_names_are_looked_up_now_and_then_and_connections_stay(web, monkeypatch):
+    asked: list[str] = []
+    looks = [["127.0.0.1"], ["127.0.0.1"], []]
+
+    def look(host: str, port: int, **_: Any) -> Any:
+        asked.append(host)
+        found = looks[min(len(asked), len(looks)) - 1]
+        if not found:
+            raise OSError("no such name")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in found]
+
+    monkeypatch.setattr("fastloader.stores.connections.socket.getaddrinfo", look)
+    mine, name = connections(), "direct.test"
+    until(lambda: mine.server(name, web.port) is not None)
+    number, known = mine.server(name, web.port), mine._servers[name, web.port]
+    moved: list[Any] = []
+    monkeypatch.setattr(mine, "_client", Watched(mine._client, moved))
+    for turn in (2, 3):
+        known.until = 0.0
+        assert mine.server(name, web.port) == number  # as it was, until it is known anew
+        until(lambda turn=turn: len(asked) == turn and not mine._looking)
+    assert moved == []
+    for _ in range(5):
+        mine.server(name, web.port)
+    assert len(asked) == 3  # a name that is not found is not asked for again at once
+
+
+class Watched:
+    """A client of which servers that move are noted."""
+
+    def __init__(self, client: Any, moved: list[Any]) -> None:
+        self._client, self._moved = client, moved
+
+    def __getattr__(self, name: str) -> Any:
+        return self._moved.append if name == "move_server" else getattr(self._client, name)
 
 
 def test_names_and_passwords_in_a_url_are_left_to_obstore(web, by_obstore):

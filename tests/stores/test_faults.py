@@ -15,6 +15,8 @@ from fastloader.testing.seaweed import S3Server
 
 COUNT = 240
 URL = "s3://faults/data"
+WAY: dict[str, bool] = {}
+"""How a test gets there."""
 
 
 def payload(i: int) -> bytes:
@@ -35,14 +37,14 @@ def dataset(s3: S3Server) -> str:
 @pytest.fixture(params=["direct", "obstore"])
 def proxy(s3: S3Server, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """Between us and the server, and both ways to it: over connections of our own, and through obstore alone."""
-    monkeypatch.setitem(QUICK, "direct", request.param == "direct")
+    monkeypatch.setitem(WAY, "direct", request.param == "direct")
     with fault_proxy(s3.endpoint) as one:
         yield one
 
 
 def load(dataset: str, s3: S3Server, proxy: Proxy, order: Any, **options: Any) -> fl.DataLoader:
     """A loader that reads through the proxy."""
-    reader = fl.open(dataset, s3.storage_options(proxy.url, **{**QUICK, **options}))
+    reader = fl.open(dataset, s3.storage_options(proxy.url, **{**QUICK, **WAY, **options}))
     return fl.DataLoader(reader, batch_size=16, order=order, seed=3, num_workers=2, window=8)
 
 
@@ -119,7 +121,7 @@ def test_a_flipped_bit_is_noticed(dataset: str, s3: S3Server, proxy: Proxy) -> N
 
 
 def test_single_samples_and_batches_are_asked_for_again_too(dataset: str, s3: S3Server, proxy: Proxy) -> None:
-    reader = fl.open(dataset, s3.storage_options(proxy.url, **QUICK))
+    reader = fl.open(dataset, s3.storage_options(proxy.url, **QUICK, **WAY))
     proxy.fault, proxy.every = "truncated", 3
     assert bytes(reader.read_sample(5)["data"]) == payload(5)
     numbers = [200, 3, 77, 4]

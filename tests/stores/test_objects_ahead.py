@@ -95,3 +95,32 @@ def test_few_that_are_large_are_asked_for_ahead() -> None:
     assert coming.window == 4
     coming._largest = 10 * AHEAD_BYTES
     assert coming.window == 2
+
+
+class Counted:
+    """Files of which is noted what was asked for."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+
+    def begin(self, number: int) -> Any:
+        """One is on its way."""
+        self.begun.append(number)
+
+        class Here:
+            here = 100
+
+        return Here()
+
+
+def test_some_are_always_on_their_way_though_others_were_left_behind() -> None:
+    files = Counted()
+    coming = Coming(files)  # type: ignore[arg-type]
+    coming.begin(range(1000, 1100))  # and somebody goes elsewhere
+    for at in range(600):
+        coming.begin(range(at, 700))
+        taken = coming.take(at)
+        assert taken is not None
+        ahead = max(files.begun[AHEAD:]) - at
+        assert ahead >= AHEAD // 2  # the pipe never runs empty
+    assert files.begun[AHEAD:] == list(range(max(files.begun[AHEAD:]) + 1))

@@ -42,6 +42,7 @@ class Coming:
         self._process = os.getpid()
         self._there: OrderedDict[int, Fetched] = OrderedDict()
         self._taken: Fetched | None = None
+        self._taken_since = 0
 
     def begin(self, numbers: Iterable[int]) -> None:
         """Ask for those that come next, as many as may be in memory."""
@@ -52,8 +53,9 @@ class Coming:
         window, following = self.window, iter(numbers)
         first = next(following, None)
         # Some at a time: whoever waits for answers is woken by the first of them, and each waking costs.
-        if first is None or (first in self._there and len(self._there) > window - window // 4):
+        if first is None or (first in self._there and self._taken_since < window // 4):
             return
+        self._taken_since = 0
         for number in islice(chain((first,), following), window):
             if number not in self._there:
                 found = self._files.begin(number)
@@ -74,6 +76,7 @@ class Coming:
         if self._process != os.getpid():
             return None
         self._taken = self._there.pop(number, None)
+        self._taken_since += 1
         return self._taken
 
 

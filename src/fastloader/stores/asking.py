@@ -79,12 +79,17 @@ class Asked:
         if age >= longest:
             self._drop(late=True)
             self.failed(TimeoutError(f"no answer within {longest:.3g} s"))
-        elif patience is not None and age > patience and not self._hedged and self._may_hedge():
+        elif patience is not None and age > patience and not self.is_over and not self._hedged and self._may_hedge():
             self._hedged = True
             with self._lock:
                 self._under_way += 1
             self._repeat(None)
         return not self._told
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the first attempt is: what it asked for is repeated as often as is allowed."""
+        return self._told or self._first_is_over
 
     def _may_hedge(self) -> bool:
         return not self._told and (self._policy.hedge_after is not None or self._pace.may_hedge())

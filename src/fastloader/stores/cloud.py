@@ -264,7 +264,8 @@ class CloudStore:
         call_off = self._direct.ask(wanted.key, wanted.begin, wanted.size, wanted.at_most, wanted.version, told)
         if call_off is None:
             return False
-        asked.call_off = call_off
+        if not asked.is_over:
+            asked.call_off = call_off
         askers().watch(asked)
         return True
 

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fastloader import kernels
 from fastloader.stores import client
@@ -24,8 +24,8 @@ from fastloader.types import Buffer
 _FOREVER = 3_600_000
 """Milliseconds."""
 _PATIENCE = 5.0
-NAMES_HOLD = 60.0
-"""Seconds after which a name is looked up again."""
+NAMES_HOLD, NAMES_FAILED = 60.0, 5.0
+"""Seconds after which a name is looked up again: one that was found, and one that was not."""
 
 
 class Reply(NamedTuple):
@@ -44,8 +44,8 @@ class Reply(NamedTuple):
 @dataclass(slots=True)
 class _Server:
     number: int
+    addresses: list[tuple[str, int]]
     until: float
-    looking: bool = False
 
 
 class Connections:
@@ -58,6 +58,7 @@ class Connections:
         self._waiting: dict[int, Callable[[Reply], None]] = {}
         self._servers: dict[tuple[str, int], _Server] = {}
         self._looking: set[tuple[str, int]] = set()
+        self._unknown: dict[tuple[str, int], float] = {}  # names that were not found, and until when nobody asks again
         self._thread = threading.Thread(target=self._run, args=(self._client,), name="fastloader-net", daemon=True)
         self._thread.start()
         atexit.register(self._end, os.getpid())
@@ -95,7 +96,7 @@ class Connections:
 
     def _look_up(self, host: str, port: int) -> None:
         with self._lock:
-            if (host, port) in self._looking:
+            if (host, port) in self._looking or time.monotonic() < self._unknown.get((host, port), 0.0):
                 return
             self._looking.add((host, port))
         try:
@@ -111,6 +112,8 @@ class Connections:
             addresses = []
         if addresses:
             self._keep(host, port, [(one, port) for one in dict.fromkeys(addresses)], time.monotonic() + NAMES_HOLD)
+        else:
+            self._unknown[host, port] = time.monotonic() + NAMES_FAILED
         self._looking.discard((host, port))
 
     def _keep(self, host: str, port: int, addresses: list[tuple[str, int]], until: float) -> None:
@@ -119,26 +122,31 @@ class Connections:
                 return
             known = self._servers.get((host, port))
             if known is None:
-                self._servers[host, port] = _Server(self._client.add_server(addresses), until)
-            else:
+                self._servers[host, port] = _Server(self._client.add_server(addresses), addresses, until)
+                return
+            if sorted(known.addresses) != sorted(addresses):  # else its connections stay as they are
                 self._client.move_server(known.number, addresses)
-                known.until = until
+                known.addresses = addresses
+            known.until = until
 
     def _run(self, native: kernels.NetClient) -> None:
-        while True:
-            came = native.take(_FOREVER)
-            with self._lock:
-                if self._client is None:
-                    return
-                replies = [(self._waiting.pop(one[0], None), one) for one in came]
-            for told, one in replies:
-                if told is None:
-                    continue
-                try:
-                    told(Reply(*one))
-                except BaseException:  # of whoever was told; others are waiting
-                    sys.excepthook(*sys.exc_info())
-            del came, replies
+        while self._hand_out(native.take(_FOREVER)):
+            pass
+
+    def _hand_out(self, came: list[Any]) -> bool:
+        """Tell who asked. Afterwards neither they nor what came are held: the next reply may be an hour away."""
+        with self._lock:
+            if self._client is None:
+                return False
+            replies = [(self._waiting.pop(one[0], None), Reply(*one)) for one in came]
+        for told, reply in replies:
+            if told is None:
+                continue
+            try:
+                told(reply)
+            except BaseException:  # of whoever was told; others are waiting
+                sys.excepthook(*sys.exc_info())
+        return True
 
     def counts(self) -> dict[str, int]:
         """Connections that are open, all that were opened, and bytes of memory kept for later."""

@@ -23,8 +23,8 @@ from fastloader.stores.base import Stat
 from fastloader.stores.connections import Reply, connections
 from fastloader.types import byte_view
 
-IN_A_ROW = 8
-"""Failures one after another, after which this way is not gone any more."""
+IN_A_ROW, REST = 8, 60.0
+"""Failures one after another, after which this way is not gone for so many seconds; then it is tried once more."""
 _VALID = 900
 _RENEWED = 600.0
 """Seconds that a signature holds, and after which another is made."""
@@ -57,11 +57,22 @@ class Direct:
         self._root, self._sign = root, sign
         self._heads: dict[str, tuple[str, int, str, float]] = {}
         self._in_a_row = 0
+        self._rests_until = 0.0
 
     @property
     def works(self) -> bool:
         """Whether it is worth a try."""
-        return self._in_a_row < IN_A_ROW
+        if self._in_a_row < IN_A_ROW:
+            return True
+        if time.monotonic() < self._rests_until:
+            return False
+        self._in_a_row = IN_A_ROW - 1
+        return True
+
+    def _failed(self, count: int = 1) -> None:
+        self._in_a_row += count
+        if self._in_a_row >= IN_A_ROW:
+            self._rests_until = time.monotonic() + REST
 
     def ask(
         self, key: str, begin: int, size: int, at_most: bool, version: str | None, told: Told
@@ -75,8 +86,12 @@ class Direct:
         if head is None:
             return None
         host, port, prefix, _ = head
-        mine = connections()
-        server = mine.server(host, port)
+        try:
+            mine = connections()
+            server = mine.server(host, port)
+        except Exception:  # no thread or no descriptor is to be had
+            self._failed()
+            return None
         if server is None:
             return None
         condition = ""
@@ -99,7 +114,8 @@ class Direct:
             return None
 
         def call_off(late: bool) -> None:
-            self._in_a_row += late
+            if late:
+                self._failed()
             mine.call_off(ticket)
 
         return call_off
@@ -110,10 +126,12 @@ class Direct:
             if mtime is not None:
                 self._in_a_row = 0
                 return byte_view(came.body), Stat(key, came.total, came.etag or None, mtime)
-        elif came.status == 404:
+        elif came.status == 404 and self._sign is not None:  # else the URL is a guess of ours
             raise FileNotFoundError(key)
         if came.status not in _TOLD and not came.unheard:
-            self._in_a_row += 1
+            self._failed()
+        if came.status == 403:  # its signature may have ended while the machine slept
+            self._heads.pop(key, None)
         heard = 0 < came.status < 500 and came.status not in (408, 425, 429)
         why = came.wrong or "when the object was written is not told"
         raise NotDirectError(why, at_once=came.unheard or heard)
@@ -130,11 +148,11 @@ class Direct:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port or 80
         except Exception:  # obstore says what is wrong
-            self._in_a_row += 1
+            self._failed()
             return None
         target = f"{parts.path}?{parts.query}" if parts.query else parts.path
         if parts.scheme != "http" or not host or "@" in parts.netloc or not _is_plain(parts.netloc + target):
-            self._in_a_row = IN_A_ROW
+            self._failed(IN_A_ROW)
             return None
         prefix = f"GET {target} HTTP/1.1\r\nHost: {parts.netloc}\r\nUser-Agent: fastloader\r\nAccept: */*\r\n"
         if len(self._heads) >= _KEPT:
@@ -154,7 +172,8 @@ def direct_reads(kind: str, url: str, config: Mapping[str, Any], reader: Callabl
     if kind != "s3" or not endpoint.startswith("http://") or not set(config) <= _ORDINARY:
         return None
     if str(config.get("skip_signature", "")).lower() in ("true", "1", "yes", "on"):
-        if "virtual_hosted_style_request" in config:
+        otherwise = ("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "AWS_ENDPOINT", "AWS_ENDPOINT_URL_S3")
+        if "virtual_hosted_style_request" in config or any(name in os.environ for name in otherwise):
             return None
         return Direct(f"{endpoint.rstrip('/')}/{url.partition('://')[2]}/", None)
     if not (config.get("access_key_id") or os.environ.get("AWS_ACCESS_KEY_ID")):
@@ -171,5 +190,5 @@ def _is_plain(text: str) -> bool:
 def _seconds(modified: str) -> float | None:
     try:
         return parsedate_to_datetime(modified).timestamp()
-    except ValueError:
+    except (ValueError, TypeError, OverflowError, IndexError):  # whatever the server says
         return None
