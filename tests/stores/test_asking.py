@@ -118,10 +118,9 @@ def test_a_repetition_is_not_made_twice_for_being_slow():
         await asyncio.sleep(0.3)
         return "second"
 
-    def attempt() -> str:
-        raise OSError("first")
-
-    askers().ask(asked(told, attempt, again, RetryPolicy(hedge_after=0.01)))
+    one = Asked(1000, None, again, RetryPolicy(hedge_after=0.01), Pace(), told)  # somebody else makes the first attempt
+    assert askers().watch(one)
+    one.failed(OSError("first"))
     assert told.first() == ("second", None)
     assert [str(failure) for failure in repeats] == ["first"]
 
