@@ -237,6 +237,13 @@ void bind_engine(nb::module_& m);
 // What was read, as Python is told.
 nb::dict told(const fl::ReadCounts& counts);
 
+// Inode and time of a cache's file, in nanoseconds.
+using StampTuple = std::tuple<std::uint64_t, std::int64_t>;
+inline std::optional<fl::Stamp> stamp_of(const std::optional<StampTuple>& given) {
+    if (!given) return std::nullopt;
+    return fl::Stamp{std::get<0>(*given), std::get<1>(*given)};
+}
+
 void bind_planned(nb::module_& m);
 void bind_reads(nb::module_& m);
 void bind_orders(nb::module_& m);

@@ -340,7 +340,7 @@ void bind_engine(nb::module_& m) {
              "columns"_a, "threads"_a, "slots"_a, "threads_a_batch"_a = 0, "io"_a = IoOptions{0, 0, 0, false},
              "pinning"_a.none() = nb::none())
         .def("add_file", [](BoundEngine& e, const std::tuple<std::string, std::uint64_t, std::uint64_t>& file,
-                            nb::list payloads, nb::object spans) {
+                            nb::list payloads, nb::object spans, std::string blocks) {
             fl::FileName name{std::get<0>(file), std::get<1>(file), std::get<2>(file), {}, 0};
             for (nb::handle one : payloads) {
                 const auto& found = nb::cast<const BoundPayloads&>(one).payloads;
@@ -358,10 +358,11 @@ void bind_engine(nb::module_& m) {
                     if (before <= span.begin && span.begin < span.end && span.end <= name.end) name.spans.push_back(span);
                 }
             }
+            name.blocks = std::move(blocks);
             return e.engine.add_file(std::move(name));
-        }, "file"_a, "payloads"_a, "spans"_a.none() = nb::none(),
+        }, "file"_a, "payloads"_a, "spans"_a.none() = nb::none(), "blocks"_a = "",
            nb::sig("def add_file(self, file: tuple[str, int, int], payloads: list[Payloads], "
-                   "spans: Buffer | None = None) -> int"))
+                   "spans: Buffer | None = None, blocks: str = '') -> int"))
         .def("add_source", [](BoundEngine& e, nb::list columns) {
             std::vector<fl::ColumnSource> source;
             for (nb::handle one : columns) {
@@ -442,22 +443,30 @@ void bind_engine(nb::module_& m) {
             for (const auto& one : wanted) told.emplace_back(one.ticket, one.file, one.offset, one.size);
             return told;
         }, "most"_a, "milliseconds"_a)
-        .def("finish_read", [](BoundEngine& e, std::uint64_t ticket, nb::object data, bool kept_by_system) {
+        .def("finish_read", [](BoundEngine& e, std::uint64_t ticket, nb::object data, std::optional<StampTuple> stamp) {
             Buffer buffer(data);
             const auto bytes = buffer.bytes();
             auto lender = Returned::lend(e.returned, std::move(buffer));
             {
                 nb::gil_scoped_release release;
-                remote_of(e).finish(ticket, bytes, std::move(lender), kept_by_system);
+                remote_of(e).finish(ticket, bytes, std::move(lender), stamp_of(stamp));
             }
             e.returned->let_go();
-        }, "ticket"_a, "data"_a, "kept_by_system"_a = false,
-           nb::sig("def finish_read(self, ticket: int, data: Buffer, kept_by_system: bool = False) -> None"))
+        }, "ticket"_a, "data"_a, "stamp"_a.none() = nb::none(),
+           nb::sig("def finish_read(self, ticket: int, data: Buffer, stamp: tuple[int, int] | None = None) -> None"))
         .def("fail_read", [](BoundEngine& e, std::uint64_t ticket, std::string what) {
             nb::gil_scoped_release release;
             remote_of(e).fail(ticket, std::move(what));
         }, "ticket"_a, "what"_a)
         .def("wake_reads", [](BoundEngine& e) { remote_of(e).wake(); })
+        .def("look_at_blocks", [](BoundEngine& e) {
+            nb::gil_scoped_release release;
+            if (auto* reads = e.engine.reads()) reads->look_at_blocks();
+        })
+        .def_prop_ro("blocks_found", [](const BoundEngine& e) {
+            const auto* reads = e.engine.reads();
+            return reads ? reads->counts().found.load() : 0;
+        })
         .def("start", [](BoundEngine& e) {
             nb::gil_scoped_release release;
             e.engine.start();

@@ -144,17 +144,17 @@ void bind_planned(nb::module_& m) {
             for (const auto& one : wanted) told.emplace_back(one.ticket, one.file, one.offset, one.size);
             return told;
         }, "most"_a, "milliseconds"_a)
-        .def("finish_read", [](BoundReads& r, std::uint64_t ticket, nb::object data, bool kept_by_system) {
+        .def("finish_read", [](BoundReads& r, std::uint64_t ticket, nb::object data, std::optional<StampTuple> stamp) {
             Buffer buffer(data);
             const auto bytes = buffer.bytes();
             auto lender = Returned::lend(r.returned, std::move(buffer));
             {
                 nb::gil_scoped_release release;
-                r.reads->remote().finish(ticket, bytes, std::move(lender), kept_by_system);
+                r.reads->remote().finish(ticket, bytes, std::move(lender), stamp_of(stamp));
             }
             r.returned->let_go();
-        }, "ticket"_a, "data"_a, "kept_by_system"_a = false,
-           nb::sig("def finish_read(self, ticket: int, data: Buffer, kept_by_system: bool = False) -> None"))
+        }, "ticket"_a, "data"_a, "stamp"_a.none() = nb::none(),
+           nb::sig("def finish_read(self, ticket: int, data: Buffer, stamp: tuple[int, int] | None = None) -> None"))
         .def("fail_read", [](BoundReads& r, std::uint64_t ticket, std::string what) {
             nb::gil_scoped_release release;
             r.reads->remote().fail(ticket, std::move(what));

@@ -222,6 +222,7 @@ void Engine::read_ahead(const std::shared_ptr<Job>& job, std::uint64_t turn, Sto
     }
     if (ranges.empty() || !reads_->worth_reading(ranges)) return loaded(job);
     job->bytes = std::move(bytes);
+    if (take_held(*job, ranges)) return loaded(job);
     const auto loan = reads_->prepare(std::move(ranges), [this, weak = std::weak_ptr(job)] {
         if (const auto there = weak.lock()) loaded(there);
     });
@@ -233,6 +234,24 @@ void Engine::read_ahead(const std::shared_ptr<Job>& job, std::uint64_t turn, Sto
     }
     if (urgent) reads_->hurry(*loan);
     reads_->ask(*loan, turn);
+}
+
+// Takes what is in memory already out of the ranges to be asked for. Returns whether that is all.
+bool Engine::take_held(Job& job, std::vector<ReadAhead::Range>& ranges) {
+    const auto held = reads_->hold(ranges, job.holds);
+    std::size_t left = 0;
+    for (auto& column : job.bytes)
+        for (auto& one : column) {
+            if (!one.range) continue;
+            const auto range = one.range - 1;
+            one.bytes = held[range];
+            one.range = 0;
+            if (one.bytes) continue;
+            ranges[left] = ranges[range];
+            one.range = ++left;
+        }
+    ranges.resize(left);
+    return left == 0;
 }
 
 void Engine::loaded(const std::shared_ptr<Job>& job) {
@@ -328,7 +347,10 @@ void Engine::stop() {
     }
     queue.clear();
     // A thread that waits for a batch may hold on to it a little longer, but not to what was read for it.
-    for (auto& [ticket, job] : jobs) job->loan.reset();
+    for (auto& [ticket, job] : jobs) {
+        job->loan.reset();
+        job->holds.clear();
+    }
     jobs.clear();
     if (reads_) reads_->stop();
 }
@@ -446,6 +468,7 @@ void Engine::account(const Job& job) {
 void Engine::finish(const std::shared_ptr<Job>& job) {
     account(*job);
     job->loan.reset();
+    job->holds.clear();
     {
         std::lock_guard lock(mutex_);
         job->done = true;

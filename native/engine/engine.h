@@ -184,6 +184,7 @@ private:
     void lend_a_hand(std::unique_lock<std::mutex>& lock, Ready ready, int milliseconds);
     void run(const Task& task, Stopwatch& watch);
     void read_ahead(const std::shared_ptr<Job>& job, std::uint64_t turn, Stopwatch& watch);
+    bool take_held(Job& job, std::vector<ReadAhead::Range>& ranges);
     void loaded(const std::shared_ptr<Job>& job);
     void enqueue(const std::shared_ptr<Job>& job);
     void share(std::span<const Task> tasks);

@@ -40,6 +40,7 @@ struct Engine::Job {
     bool wanted = false;  // a slot may be filled
     bool near = false;    // its bytes were read, or need not be
     std::shared_ptr<ReadAhead::Loan> loan;
+    Mirror::Holds holds;  // and what was there already
     std::vector<std::vector<Near>> bytes;  // by column and row; empty where nothing was read
     std::atomic<std::size_t> pending{1};
     std::atomic<std::size_t> threads{0};  // working on it now; goes up under the engine's lock only

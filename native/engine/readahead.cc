@@ -71,6 +71,7 @@ struct ReadAhead::Segment : Read {
     bool over = false;
     bool idle = false;
     bool kept = false;                // its memory is the page cache's: it stays after its last batch
+    Mirror::Holds mirrored{};         // or it is the mirror's, where who comes later will find it
     std::optional<AtomicBits> checked{};  // blocks that were found to be right, counted from where it begins
     Loan* waiter = nullptr;           // the first who waits for it; mostly there is no other
     std::vector<Loan*> more_waiters;
@@ -94,6 +95,7 @@ struct ReadAhead::File {
     std::size_t reading = 0;
     std::uint64_t used = 0;
     std::vector<bool> populated;  // by chunk
+    std::unique_ptr<Mirror> mirror;
     std::pmr::map<std::uint64_t, Segment> segments;  // by where they begin; none overlap
 
     // The segment that reaches behind `at`, or the first after it.
@@ -186,6 +188,9 @@ std::size_t ReadAhead::add_file(FileName name) {
     if (!is_remote() && stat(name.path.c_str(), &status) == 0)
         file->trusted = geteuid() == 0 || status.st_uid == geteuid() || access(name.path.c_str(), W_OK) == 0;
     file->name = std::move(name);
+    // Windows are checked when they are read, so they are read.
+    if (is_remote() && options_.apart && !file->name.blocks.empty() && !file->name.windows)
+        file->mirror = std::make_unique<Mirror>(file->name.blocks, file->name.end, options_.unit);
     if (options_.mode == ReadMode::populate) {
         file->populated.resize((file->name.mapped.size() + kChunk - 1) / kChunk);
         untouched_ += file->populated.size();
@@ -327,6 +332,43 @@ void ReadAhead::populate(const std::vector<Range>& ranges) {
         }
     }
     if (!reads.empty()) queue_->submit(reads);
+}
+
+std::vector<const std::uint8_t*> ReadAhead::hold(const std::vector<Range>& ranges, Mirror::Holds& holds) {
+    std::vector<const std::uint8_t*> there(ranges.size());
+    if (!is_remote() || !options_.apart) return there;
+    std::vector<Mirror*> mirrors(ranges.size());
+    {
+        std::lock_guard lock(mutex_);
+        for (std::size_t i = 0; i < ranges.size(); ++i) mirrors[i] = files_[ranges[i].file]->mirror.get();
+    }
+    std::uint64_t held = 0;
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+        const auto& range = ranges[i];
+        if (mirrors[i]) there[i] = mirrors[i]->hold(range.begin, range.begin + range.size, holds, counts_.found);
+        if (there[i]) held += range.size;
+    }
+    counts_.asked += held;
+    return there;
+}
+
+void ReadAhead::look_at_blocks() {
+    std::vector<Mirror*> mirrors;
+    {
+        std::lock_guard lock(mutex_);
+        for (const auto& file : files_)
+            if (file->mirror) mirrors.push_back(file->mirror.get());
+    }
+    for (auto* one : mirrors) one->look();
+}
+
+// Who wants these bytes from now on finds them in the mirror; so do those who wait, and they have them mapped but once.
+void ReadAhead::mirror(Segment& segment) {
+    auto* const mirror = segment.of->mirror.get();
+    if (!mirror || !segment.stamp || segment.error) return;
+    mirror->attach(segment.offset / options_.unit, *segment.stamp);
+    if (const auto* there = mirror->hold(segment.offset, segment.end(), segment.mirrored, counts_.found))
+        segment.to = const_cast<std::uint8_t*>(there);
 }
 
 void ReadAhead::run(Todo& todo) {
@@ -710,6 +752,7 @@ void ReadAhead::complete(Loan& loan, Todo& todo) {
 
 void ReadAhead::finished(std::span<Read* const> reads) {
     Todo todo;
+    for (auto* read : reads) mirror(static_cast<Segment&>(*read));
     {
         std::lock_guard lock(mutex_);
         bool freed = false;
@@ -724,7 +767,7 @@ void ReadAhead::finished(std::span<Read* const> reads) {
             if (segment.waiter) tell(std::exchange(segment.waiter, nullptr));
             for (auto* loan : segment.more_waiters) tell(loan);
             segment.more_waiters = {};
-            if (segment.kept_by_system) {
+            if (segment.stamp) {
                 segment.kept = true;  // and counts no more
                 lent_ -= std::exchange(segment.block->size, 0);
                 freed = true;
@@ -732,7 +775,7 @@ void ReadAhead::finished(std::span<Read* const> reads) {
             }
             if (segment.holders) continue;
             freed = true;
-            if (segment.error || !(options_.unit || segment.kept)) drop(segment);
+            if (segment.error || segment.mirrored || !(options_.unit || segment.kept)) drop(segment);
         }
         if (freed && !waiting_.empty()) serve(todo);
     }
@@ -763,7 +806,7 @@ void ReadAhead::release(Loan& loan) {
 void ReadAhead::let_go(Segment& segment) {
     if (--segment.holders) return;
     const bool wanted = options_.unit && !(is_remote() && segment.used_up());
-    if (segment.over && (segment.error || !(wanted || segment.kept))) return drop(segment);
+    if (segment.over && (segment.error || segment.mirrored || !(wanted || segment.kept))) return drop(segment);
     segment.idle = true;
     auto& list = segment.kept ? kept_ : idle_;
     segment.place = list.insert(list.end(), &segment);
@@ -789,6 +832,7 @@ void ReadAhead::stop() {
     for (auto& file : files_) {
         while (!file->segments.empty()) drop(file->segments.begin()->second);
         close(*file);
+        if (file->mirror) file->mirror->rest();
     }
     arena_.reset();
     streak_ = 0;

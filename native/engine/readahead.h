@@ -17,6 +17,7 @@
 
 #include "arena.h"
 #include "bytes.h"
+#include "mirror.h"
 #include "payloads.h"
 #include "reads.h"
 
@@ -54,6 +55,7 @@ struct FileName {
     // Where payloads are windows. Of an object, whole blocks of what has checksums are read, and a block is checked before
     // any of its bytes are given out.
     std::optional<Windows> windows{};
+    std::string blocks{};  // the folder where a cache keeps an object's blocks, if one does
 
     // The span that begins at or before `at`.
     const Span* span_at(std::uint64_t at) const;
@@ -64,6 +66,7 @@ struct ReadCounts {
     std::atomic<std::uint64_t> bytes{0};    // read, neighbours and padding included
     std::atomic<std::uint64_t> asked{0};    // bytes of the ranges asked for
     std::atomic<std::uint64_t> mapped{0};   // batches whose bytes were found in memory, and so left to the mapping
+    std::atomic<std::uint64_t> found{0};    // blocks of a cache that were there from before
     std::atomic<std::uint64_t> given_up{0};  // ranges left to the mapping for want of memory or of the file
     std::atomic<std::uint64_t> waiting{0};  // nanoseconds from asking to having, summed over batches
 };
@@ -132,6 +135,11 @@ public:
     // their way now.
     bool worth_reading(const std::vector<Range>& ranges);
 
+    // Where these ranges lie, of objects whose blocks a cache has, and null for others: these have to be asked for.
+    std::vector<const std::uint8_t*> hold(const std::vector<Range>& ranges, Mirror::Holds& holds);
+    // Blocks that the cache has no more are let go.
+    void look_at_blocks();
+
     // Ranges to be asked for. `ready` is called once, from any thread, when all are there or given up.
     std::shared_ptr<Loan> prepare(std::vector<Range> ranges, std::function<void()> ready);
     void ask(Loan& loan, std::uint64_t turn);
@@ -181,6 +189,7 @@ private:
     bool drop_idle();
     std::size_t turn_of(const Segment& segment) const;
     void give_back(Block* block);
+    void mirror(Segment& segment);
     bool is_remote() const { return options_.mode == ReadMode::remote; }
     void hold(Segment& segment);
     void attach(Loan& loan, std::size_t range, Segment& segment);

@@ -8,9 +8,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "mirror.h"
 
 namespace fl {
 
@@ -26,7 +29,7 @@ struct Read {
     std::string what{};    // went wrong, where the system has no number for it
     // Of a remote read: `to` is its memory, for as long as it is held.
     std::shared_ptr<const void> lender{};
-    bool kept_by_system = false;  // that memory is the page cache's, which takes it back where it must
+    std::optional<Stamp> stamp{};  // that memory is of a cache's file, and the system's to take back
 };
 
 class ReadQueue {
@@ -64,7 +67,7 @@ public:
     // All bytes of a read; fewer or more are a failure. They are not copied: `lender` is let go when nobody needs them
     // any more, by any thread. Who comes too late is ignored.
     void finish(std::uint64_t ticket, std::span<const std::uint8_t> bytes, std::shared_ptr<const void> lender,
-                bool kept_by_system);
+                std::optional<Stamp> stamp);
     void fail(std::uint64_t ticket, std::string what);
 
     // Whoever waits in `take` comes back.

@@ -98,14 +98,14 @@ void RemoteReads::settled(Read* read) {
 }
 
 void RemoteReads::finish(std::uint64_t ticket, std::span<const std::uint8_t> bytes,
-                         std::shared_ptr<const void> lender, bool kept_by_system) {
+                         std::shared_ptr<const void> lender, std::optional<Stamp> stamp) {
     auto* read = settle(ticket);
     if (!read) return;
     if (bytes.size() == read->size) {
         read->to = const_cast<std::uint8_t*>(bytes.data());  // nobody writes to what was read
         read->done = bytes.size();
         read->lender = std::move(lender);
-        read->kept_by_system = kept_by_system;
+        read->stamp = stamp;
     } else {
         read->error = EIO;
         read->what = "a read of " + std::to_string(read->size) + " bytes gave " + std::to_string(bytes.size());

@@ -158,7 +158,7 @@ def test_a_block_stays_mapped_until_somebody_removes_it(
     blocks_of(tmp_path)[1].unlink()  # by another process
     assert one.mapped(1) is None
     assert len([line for line in maps(tmp_path) if "deleted" in line]) == 1
-    monkeypatch.setattr("fastloader.stores.cache._LOOK", 0.0)
+    monkeypatch.setattr("fastloader.stores.cache.LOOK", 0.0)
     assert one.mapped(0) is not None
     assert len(maps(tmp_path)) == 5
     assert not any("deleted" in line for line in maps(tmp_path))

@@ -60,7 +60,7 @@ if second:
     loader = made()
     for _ in loader:
         pass
-    measure(lambda: epoch(loader), fetched)
+    measure(lambda: epoch(loader), fetched, passes=5)
 if order == "small" and "opened" in more:
     known = objects()
     measure(lambda: single_objects(known))

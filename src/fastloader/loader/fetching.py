@@ -14,7 +14,7 @@ from typing import Any
 from fastloader import kernels
 from fastloader.errors import FastLoaderError
 from fastloader.stores import RemoteFile
-from fastloader.stores.cache import BLOCK
+from fastloader.stores.cache import BLOCK, LOOK, BlockCache
 
 MOST = 128
 IN_FLIGHT, IN_FLIGHT_SMALL = 16, 64
@@ -78,6 +78,7 @@ class Fetcher:
         self._process = os.getpid()
         self._engine = engine
         self._files: dict[int, RemoteFile] = {}
+        self._caches: dict[int, BlockCache] = {}
         self._adapt = Concurrency() if adapt else None
         self._limit = IN_FLIGHT
         self._in_flight = 0
@@ -88,6 +89,8 @@ class Fetcher:
         self._period_began = 0.0
         self._period_bytes = 0
         self._was_full = False
+        self._looked = 0.0
+        self._evictions = 0
         self.requests = 0
         self.bytes = 0
         self.most_in_flight = 0
@@ -95,6 +98,8 @@ class Fetcher:
     def add(self, number: int, file: RemoteFile) -> None:
         """The object that the engine knows by this number."""
         self._files[number] = file
+        if file.cached is not None:
+            self._caches[id(file.cached.cache)] = file.cached.cache
 
     def start(self) -> None:
         """Begin to fetch."""
@@ -122,7 +127,7 @@ class Fetcher:
     def stats(self) -> dict[str, Any]:
         """What was fetched, and how."""
         files = list(self._files.values())
-        caches = {id(file.cached.cache): file.cached.cache for file in files if file.cached is not None}
+        found = self._engine.blocks_found if isinstance(self._engine, kernels.Engine) else 0
         stores = {id(file.path.store): file.path.store for file in files}
         return {
             "requests": self.requests,
@@ -130,8 +135,8 @@ class Fetcher:
             "in_flight": self._limit,
             "most_in_flight": self.most_in_flight,
             "hedged": sum(getattr(store, "hedged", 0) for store in stores.values()),
-            "cache_hits": sum(cache.hits for cache in caches.values()),
-            "cache_misses": sum(cache.misses for cache in caches.values()),
+            "cache_hits": sum(cache.hits for cache in self._caches.values()) + found,
+            "cache_misses": sum(cache.misses for cache in self._caches.values()),
         }
 
     def _run(self) -> None:
@@ -152,6 +157,17 @@ class Fetcher:
                 self._limit = IN_FLIGHT_SMALL if mean < SMALL else IN_FLIGHT
             for ticket, number, begin, size in taken:
                 self._fetch(ticket, self._files[number], begin, size)
+            self._look()
+
+    def _look(self) -> None:
+        """Have the engine look for blocks that were removed: what it has mapped of them takes room on the disk."""
+        if not self._caches or not isinstance(self._engine, kernels.Engine):
+            return
+        now = time.monotonic()
+        evictions = sum(cache.evictions for cache in self._caches.values())
+        if now - self._looked > (LOOK if evictions == self._evictions else 1.0):
+            self._looked, self._evictions = now, evictions
+            self._engine.look_at_blocks()
 
     def _fetch(self, ticket: int, file: RemoteFile, begin: int, size: int) -> None:
         self.requests += 1
@@ -160,7 +176,7 @@ class Fetcher:
             return
         mapped = file.cached.mapped(begin // BLOCK) if begin // BLOCK == (begin + size - 1) // BLOCK else None
         if mapped is not None:
-            self._done(ticket, file, size, _part(mapped, begin, size), None, kept_by_system=True)
+            self._done(ticket, file, size, _part(mapped, begin, size), None, file.cached.stamp(begin // BLOCK))
         else:
             self._on_disk(self._find, ticket, file, begin, size)
 
@@ -190,25 +206,27 @@ class Fetcher:
             self._done(ticket, file, size, None, error)
         else:
             if found is not None:
-                self._done(ticket, file, size, _part(found, begin, size), None, kept_by_system=True)
+                self._done(ticket, file, size, _part(found, begin, size), None, file.cached.stamp(number))
 
     def _keep(
         self, ticket: int, file: RemoteFile, begin: int, size: int, data: memoryview, error: BaseException | None
     ) -> None:
-        kept = None
+        kept = stamp = None
         if error is None:
             try:
                 assert file.cached is not None
                 kept = file.cached.keep(begin // BLOCK, data)
+                stamp = None if kept is None else file.cached.stamp(begin // BLOCK)
             except BaseException as found:
                 error = found
         part = None if error else _part(data if kept is None else kept, begin, size)
-        self._done(ticket, file, size, part, error, kept_by_system=kept is not None)
+        self._done(ticket, file, size, part, error, stamp)
 
     def _done(
-        self, ticket: int, file: RemoteFile, size: int, data: Any, error: BaseException | None, *,
-        kept_by_system: bool = False,
+        self, ticket: int, file: RemoteFile, size: int, data: Any, error: BaseException | None,
+        stamp: tuple[int, int] | None = None,
     ) -> None:  # fmt: skip
+        """``stamp`` tells of a block on the disk, as it was when it was found to be right."""
         with self._changed:
             self._in_flight -= 1
             self.bytes += size
@@ -217,7 +235,7 @@ class Fetcher:
             if self._has_room():
                 self._changed.notify_all()
         if error is None:
-            self._engine.finish_read(ticket, data, kept_by_system)
+            self._engine.finish_read(ticket, data, stamp)
         else:
             told = str(error) if isinstance(error, FastLoaderError) else f"{file.path}: {type(error).__name__}: {error}"
             self._engine.fail_read(ticket, told)

@@ -237,7 +237,9 @@ class Runner:
         spans = None
         if isinstance(file, FldFile) and file.remote is not None and self._reading.unit and not self._reading.apart:
             spans = payload_spans(file, list(stored), self._reading.unit)
-        number = self._engine.add_file((str(file.path), *file.inode), list(stored.values()), spans)
+        cached = None if file.remote is None else file.remote.cached
+        blocks = "" if cached is None else os.fspath(cached.folder)
+        number = self._engine.add_file((str(file.path), *file.inode), list(stored.values()), spans, blocks)
         if self._fetcher is not None and file.remote is not None:
             self._fetcher.add(number, file.remote)
         return number

@@ -1,11 +1,11 @@
 """Copies of objects on the local disk, in blocks, shared by all processes of a machine.
 
-Each block is a file of its own: a head with its checksum, then the bytes. It is written under another name and renamed,
-so a process killed at any moment leaves whole blocks, and at most a file that the next eviction takes away. A block's
-name holds a hash of the object's URL, version and size: an object that changes has other blocks. What a block says is
-checked when it is read, and a damaged one is fetched again.
+Each block is a file of its own: the bytes, so that they can be mapped where they lie in the object, then a tail with
+their checksum. It is written under another name and renamed, so a process killed at any moment leaves whole blocks, and
+at most a file that the next eviction takes away. A block's name holds a hash of the object's URL, version and size: an
+object that changes has other blocks. What a block says is checked when it is read, and a damaged one is fetched again.
 
-Only files that have such a name, in the folder that the cache made for itself, and that begin with its mark, are ever
+Only files that have such a name, in the folder that the cache made for itself, and whose tail has its mark, are ever
 removed.
 """
 
@@ -34,17 +34,17 @@ from fastloader.stores.local import explain, map_file
 from fastloader.types import parse_size
 
 BLOCK = 2 << 20
-FOLDER = "fastloader-blocks-1"
+FOLDER = "fastloader-blocks-2"
 """What the cache calls its folder, in the folder it is given."""
 
-_HEAD = struct.Struct("<8sIIQQ")  # mark, CRC32C of the rest of the head and of the bytes, zero, begin, size
-_MARK = b"FLBLOCK1"
+_TAIL = struct.Struct("<8sIIQQ")  # mark, CRC32C of the rest of the tail and of the bytes, zero, begin, size
+_MARK = b"FLBLOCK2"
 _OBJECT = re.compile(r"[0-9a-f]{40}")
 _NAME = re.compile(r"\d+\.block|\.\d+\.writing-[0-9a-f]+")
 _STALE = 3600.0
 """Seconds after which a file under construction belongs to a process that is no more."""
 _TOUCH = 60.0
-_LOOK = 30.0
+LOOK = 30.0
 """Seconds between looks for blocks that others have removed."""
 _MAPPED = 8192
 """Blocks that stay mapped; the system allows a process some 65,000."""
@@ -63,10 +63,11 @@ class BlockCache:
         except OSError as error:
             raise explain(error, self.folder, "cache_dir must be a folder that can be written to") from error
         self.limit = free // 2 if limit is None else parse_size(limit, "cache_size")
-        if self.limit < 2 * (BLOCK + _HEAD.size):
-            raise ValueError(f"cache_size={limit!r}: at least {2 * (BLOCK + _HEAD.size)} bytes")
+        if self.limit < 2 * (BLOCK + _TAIL.size):
+            raise ValueError(f"cache_size={limit!r}: at least {2 * (BLOCK + _TAIL.size)} bytes")
         self.hits = 0
         self.misses = 0
+        self.evictions = 0
         self._checked: dict[Path, tuple[int, int]] = {}  # inode and time of blocks whose checksum was right
         self._mapped: OrderedDict[Path, memoryview] = OrderedDict()
         self._looked = time.monotonic()
@@ -80,7 +81,7 @@ class BlockCache:
     @staticmethod
     def room_for(size: int) -> int:
         """Bytes that an object of this size takes in the cache."""
-        return size + -(-size // BLOCK) * _HEAD.size
+        return size + -(-size // BLOCK) * _TAIL.size
 
     @property
     def used(self) -> int:
@@ -100,8 +101,8 @@ class BlockCache:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 found = os.fstat(fd)
-                head = os.pread(fd, _HEAD.size, 0) if stat.S_ISREG(found.st_mode) else b""
-                good = len(head) == _HEAD.size and found.st_size == _HEAD.size + size
+                tail = os.pread(fd, _TAIL.size, size) if stat.S_ISREG(found.st_mode) else b""
+                good = len(tail) == _TAIL.size and found.st_size == size + _TAIL.size
                 view = map_file(fd, found.st_size) if good else None
             finally:
                 os.close(fd)
@@ -110,9 +111,9 @@ class BlockCache:
             return None
         except OSError as error:
             raise explain(error, path, "the cache can't be read; remove its folder or choose another") from error
-        if view is not None and self._is_intact(path, head, begin, view, found):
+        if view is not None and self._is_intact(path, tail, begin, view, found):
             self._use(path, found, view)
-            return view[_HEAD.size :]
+            return view[:size]
         self._remove(path)
         return None
 
@@ -128,17 +129,21 @@ class BlockCache:
         if not self._was_checked(path, found) or found.st_size != len(view):
             return None
         self._use(path, found, view)
-        return view[_HEAD.size :]
+        return view[: -_TAIL.size]
 
-    def _is_intact(self, path: Path, head: bytes, begin: int, view: memoryview, found: os.stat_result) -> bool:
+    def stamp(self, path: Path) -> tuple[int, int] | None:
+        """Inode and time of a block as it was when its checksum was right."""
+        return self._checked.get(path)
+
+    def _is_intact(self, path: Path, tail: bytes, begin: int, view: memoryview, found: os.stat_result) -> bool:
         if self._was_checked(path, found):
             return True
-        mark, crc, _, at, length = _HEAD.unpack(head)
+        mark, crc, _, at, length = _TAIL.unpack(tail)
         try:
-            computed = kernels.crc32c(view[_HEAD.size :], kernels.crc32c(head[12:]))
+            computed = kernels.crc32c(view[: -_TAIL.size], kernels.crc32c(tail[12:]))
         except kernels.Failure:  # it became shorter meanwhile
             return False
-        return (mark, at, length, crc) == (_MARK, begin, len(view) - _HEAD.size, computed)
+        return (mark, at, length, crc) == (_MARK, begin, len(view) - _TAIL.size, computed)
 
     def _use(self, path: Path, found: os.stat_result, view: memoryview) -> None:
         """Keep it mapped; and who was used lately is removed last."""
@@ -152,7 +157,7 @@ class BlockCache:
         if len(self._mapped) > _MAPPED:
             with contextlib.suppress(KeyError):
                 self._mapped.popitem(last=False)
-        if time.monotonic() - self._looked > _LOOK:
+        if time.monotonic() - self._looked > LOOK:
             self._looked = time.monotonic()
             # A file that another process has removed takes room on the disk for as long as it is mapped.
             for known in list(self._mapped):
@@ -169,14 +174,15 @@ class BlockCache:
     def keep(self, path: Path, begin: int, data: memoryview) -> None:
         """Write a block. A disk that is full keeps nothing, and that is all."""
         rest = struct.pack("<IQQ", 0, begin, len(data))
-        head = _MARK + struct.pack("<I", kernels.crc32c(data, kernels.crc32c(rest))) + rest
-        self._make_room(len(head) + len(data))
+        tail = _MARK + struct.pack("<I", kernels.crc32c(data, kernels.crc32c(rest))) + rest
+        self._make_room(len(data) + len(tail))
         aside = path.with_name(f".{path.stem}.writing-{secrets.token_hex(8)}")
         try:
             path.parent.mkdir(exist_ok=True)
             with aside.open("xb", buffering=0) as file:
-                written = os.writev(file.fileno(), [head, data])
-                if written != len(head) + len(data):
+                # The mark comes first: what a killed process leaves is known by it.
+                written = os.pwrite(file.fileno(), tail, len(data)) + os.pwrite(file.fileno(), data, 0)
+                if written != len(data) + len(tail):
                     raise OSError(errno.ENOSPC, "a short write")
                 made = os.fstat(file.fileno())
             os.replace(aside, path)
@@ -226,6 +232,7 @@ class BlockCache:
 
     def _evict(self, size: int) -> int:
         """Bytes that are left."""
+        self.evictions += 1
         blocks = sorted(self._blocks())
         left = sum(one for _, _, one in blocks)
         goal = min(int(self.limit * _ROOM), self.limit - size)
@@ -263,8 +270,10 @@ class BlockCache:
         except OSError:
             return False
         try:
-            begins = os.pread(fd, len(_MARK), 0)
-            if not stat.S_ISREG(os.fstat(fd).st_mode) or (begins and not _MARK.startswith(begins)):
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
+                return False
+            if found.st_size and os.pread(fd, len(_MARK), max(0, found.st_size - _TAIL.size)) != _MARK:
                 return False
         finally:
             os.close(fd)
@@ -302,7 +311,7 @@ class CachedObject:
         self.cache = cache
         self._store, self._key, self._size, self._version = store, key, size, version
         named = f"{full_url(store.url, key)}\n{version}\n{size}"
-        self._folder = cache.folder / hashlib.sha256(named.encode()).hexdigest()[:40]
+        self.folder = cache.folder / hashlib.sha256(named.encode()).hexdigest()[:40]
         self._paths: dict[int, Path] = {}  # to make one, and to compare it with its like, takes longer than all else
 
     def read(self, begin: int, size: int) -> memoryview:
@@ -336,6 +345,10 @@ class CachedObject:
         self.cache.keep(self._path(number), begin, data)
         return self.cache.load(self._path(number), begin, size)
 
+    def stamp(self, number: int) -> tuple[int, int] | None:
+        """Inode and time of a block that was found or kept."""
+        return self.cache.stamp(self._path(number))
+
     def place(self, number: int) -> tuple[int, int]:
         """Where a block begins, and its size."""
         begin = number * BLOCK
@@ -346,7 +359,7 @@ class CachedObject:
         if found is None:
             if len(self._paths) >= _MAPPED:
                 self._paths.clear()
-            found = self._paths[number] = self._folder / f"{number}.block"
+            found = self._paths[number] = self.folder / f"{number}.block"
         return found
 
     def _block(self, number: int) -> memoryview:
