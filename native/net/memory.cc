@@ -25,7 +25,12 @@ constexpr std::size_t kMapped = 256 << 10;
 std::uint8_t* allocate(std::size_t size) {
     if (size < kMapped) return static_cast<std::uint8_t*>(std::aligned_alloc(kPage, size));
     void* bytes = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return bytes == MAP_FAILED ? nullptr : static_cast<std::uint8_t*>(bytes);
+    if (bytes == MAP_FAILED) return nullptr;
+#ifdef MADV_POPULATE_WRITE
+    // All at once costs less than a fault for each page; who can't have it gets it page by page.
+    madvise(bytes, size, MADV_POPULATE_WRITE);
+#endif
+    return static_cast<std::uint8_t*>(bytes);
 }
 
 void release(std::uint8_t* bytes, std::size_t size) noexcept {

@@ -196,7 +196,7 @@ def test_nothing_of_others_is_ever_removed(store: Counting, tmp_path: Path) -> N
     mine = blocks_of(tmp_path)[0].parent
     outside = tmp_path / "outside"
     outside.mkdir()
-    (outside / "0.block").write_bytes(b"FLBLOCK1 but elsewhere")
+    (outside / "0.block").write_bytes(b"FLBLOCK2 but elsewhere, and as long as a tail is"[:32])
     theirs = [
         tmp_path / "notes.txt", cache.folder / "0.block", mine / "photo.jpg", mine / "77.block", mine / "1.block.bak",
         cache.folder / "short" / "5.block", outside / "0.block",
@@ -253,11 +253,18 @@ def test_killed_at_any_moment_it_stays_usable(store: Counting, content: bytes, t
     assert cache.used <= 3 * (BLOCK + 100) + 12 * (BLOCK + 100)  # what was under construction goes within the hour
 
 
-def test_what_a_killed_process_left_goes_in_time(store: Counting, tmp_path: Path) -> None:
+@pytest.mark.parametrize("written", [None, 0, 100_000])
+def test_what_a_killed_process_left_goes_in_time(store: Counting, tmp_path: Path, written: int | None) -> None:
     cache = BlockCache(tmp_path, 2 * (BLOCK + 100))
     cached(store, cache).read(0, 10)
-    left = blocks_of(tmp_path)[0].parent / ".3.writing-00ff"
-    left.write_bytes(b"FLBLO")
+    first = blocks_of(tmp_path)[0]
+    left = first.parent / ".3.writing-00ff"
+    with left.open("xb") as file:  # before anything was written, after the tail, among the bytes
+        if written is not None:
+            file.seek(BLOCK)
+            file.write(first.read_bytes()[BLOCK:])
+            file.seek(0)
+            file.write(first.read_bytes()[:written])
     os.utime(left, (1, 1))
     for number in range(6):
         cached(store, cache).read(number * BLOCK, 10)

@@ -140,12 +140,12 @@ class DataLoader:
     def _prepare(self) -> None:
         """What follows from the options for the reader there is."""
         reader = self.reader
+        self.plan = self.options.plan(reader)  # opens all objects at once, where it needs them
         self._names = self.options.chosen_fields(reader)
         self._layouts = self.options.layouts(reader)
         self._ways = self.options.ways(reader)
         self._pipelines = self.options.compiled(reader)
         self._batch_steps = self.options.batch_steps(self._pipelines)
-        self.plan = self.options.plan(reader)
         if reader.dataset.is_remote:  # what can't be read so, or not within the cache, is told now
             numbers = map(reader.field_names.index, self._names)
             self.options.reading(reader.dataset, list(map(reader.dataset.field, numbers)), self.plan)

@@ -12,6 +12,7 @@ from fastloader import kernels
 from fastloader.errors import FormatError
 from fastloader.fields import Field, ListField, RowDecoder
 from fastloader.formats.fld import Dataset
+from fastloader.formats.fld.layout import MIN_PAGE_SIZE
 from fastloader.loader.padding import Layout, PadSpec, Way, check_way, elements_of, layouts, way_of
 from fastloader.loader.policy import POLICIES
 from fastloader.loader.reading import LEAST_MEMORY, Habit, Io, Reading, check_io, plan_reading
@@ -274,7 +275,8 @@ class LoaderOptions:
         indices = None if self.indices is None else as_indices(self.indices, len(reader))
         if name == "quasi_random":
             dataset = reader.dataset
-            if not is_vast(dataset.shards, dataset.page_size):
+            shards = dataset.shards  # by the smallest of pages, so that nothing need be opened before the others are
+            if not is_vast(shards, MIN_PAGE_SIZE) or not is_vast(shards, dataset.page_size):
                 dataset.warm(range(len(dataset.shards)), lambda number: dataset.file(number).pages())
             pages = Pages.of(dataset)
             chosen = pages if indices is None else pages.within(indices)

@@ -31,6 +31,8 @@ MAX_OPEN = 32_768
 
 OPENED_AT_ONCE = 32
 """Objects that are opened at the same time: each takes a round trip or two, and nothing else."""
+FIELDS = 2
+"""As many are taken to be in the first object that is opened: then its tables mostly come with its header."""
 
 
 def load_shards(path: Path | ObjectPath) -> tuple[Shard, ...]:
@@ -61,6 +63,7 @@ class Dataset:
         # Shards are opened later, perhaps in another working directory.
         self.path = path if isinstance(path, ObjectPath) else path.absolute()
         self._files: dict[int, FldFile] = {}
+        self._ahead: dict[int, FldFile] = {}  # opened, but not compared with the first yet
         # Not cached_property: in Python 3.11 it takes a lock, which a forked child might never get.
         self._schema_of: FldFile | None = None
         self._names: list[str] | None = None
@@ -147,13 +150,22 @@ class Dataset:
         fresh = [number for number in numbers if number not in self._files]
         if not self.is_remote or len(fresh) < 2:
             return
-        if self._schema_of is None:  # all compare their fields with the first
-            with contextlib.suppress(FastLoaderError):
-                use(fresh.pop(0))
         with ThreadPoolExecutor(min(OPENED_AT_ONCE, len(fresh)), "fastloader-opener") as pool:
-            for opened in [pool.submit(use, number) for number in fresh]:
-                with contextlib.suppress(FastLoaderError):
-                    opened.result()
+
+            def each(do: Callable[[int], object]) -> None:
+                for done in [pool.submit(do, number) for number in fresh]:
+                    with contextlib.suppress(FastLoaderError, OSError):
+                        done.result()
+
+            if self._schema_of is None:  # all compare their fields with the first, which comes along with them
+                each(self._open_ahead)
+                with contextlib.suppress(FastLoaderError, OSError):
+                    self._first  # noqa: B018 - opened by one thread
+            each(use)
+        self._ahead.clear()
+
+    def _open_ahead(self, number: int) -> None:
+        self._ahead[number] = self._open(number)
 
     @property
     def num_samples(self) -> int:
@@ -170,7 +182,7 @@ class Dataset:
         file = self._files.get(number)
         if file is None:
             first = self._first  # often the one asked for
-            file = self._files.get(number) or self._open(number)
+            file = self._files.get(number) or self._ahead.pop(number, None) or self._open(number)
             if _schema(file.descriptors) != _schema(first.descriptors):
                 raise FormatError(
                     f"has other fields than {first.path}", path=file.path, hint="restore the shard from a copy"
@@ -208,8 +220,9 @@ class Dataset:
         ):  # a single file that was appended to since: it is the first shard of a folder now
             path /= shard_name(0)
         told = None
-        if self._schema_of is not None and self.is_remote:  # what its tables take is known, then
-            told = (member.size, tables_bytes(member.num_samples, len(self._schema_of.descriptors), member.size))
+        if self.is_remote:  # what its tables take is known but for the number of fields
+            fields = FIELDS if self._schema_of is None else len(self._schema_of.descriptors)
+            told = (member.size, tables_bytes(member.num_samples, fields, member.size))
         file = FldFile(path, told)
         if (file.num_samples, file.size, file.identity) != (member.num_samples, member.size, member.identity):
             raise FormatError(
@@ -226,7 +239,7 @@ class Dataset:
         failure: Exception | None = None
         for number in range(len(self.shards)):
             try:
-                file = self._files.get(number) or self._open(number)
+                file = self._files.get(number) or self._ahead.pop(number, None) or self._open(number)
             except (FastLoaderError, OSError) as error:
                 failure = failure or error
             else:
