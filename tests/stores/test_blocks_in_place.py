@@ -1,5 +1,7 @@
-"""Blocks of a cache, mapped where they lie in their object: later epochs find them there, as long as they are what they
-were."""
+"""Blocks of a cache, mapped where they lie in their object.
+
+Later epochs find them there, as long as they are what they were.
+"""
 
 from __future__ import annotations
 
