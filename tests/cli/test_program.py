@@ -161,3 +161,23 @@ def test_a_full_disk_is_one_line(numbers: Path) -> None:
         process = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, env=buffered())
     assert process.stderr == b"fastloader: No space left on device\n"
     assert process.returncode == 2
+
+
+def test_a_command_is_imported_when_it_is_asked_for() -> None:
+    code = """
+import sys
+from fastloader.cli import main
+assert "create" in main.commands and "numpy" not in sys.modules
+main.get_command(None, "create")
+loaded = sorted(name for name in sys.modules if name.startswith("fastloader.cli."))
+assert "fastloader.cli.create" in loaded and "fastloader.cli.view" not in loaded, loaded
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_module_has_the_commands_that_are_said_of_it() -> None:
+    assert len(main.commands) == len(list(main.commands)) > 25
+    for name in main.commands:
+        assert main.commands[name].name == name
+    with pytest.raises(KeyError):
+        main.commands["no-such"]

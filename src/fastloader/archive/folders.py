@@ -91,7 +91,8 @@ class FolderSource:
         except OSError as error:
             raise explain(error, Path(os.fsdecode(folder)), "leave it out with --exclude") from error
         found.sort()
-        everything = self.choice.is_all and not self.skip and not self.aside
+        left_out = self.skip or any(one.startswith(prefix) for one in self.aside)
+        everything = self.choice.is_all and not left_out
         for name, is_file in found:
             if is_file and everything:
                 yield prefix + name
@@ -171,9 +172,9 @@ class FolderSource:
 
 def _named(found: os.DirEntry[bytes]) -> tuple[bytes, bool]:
     """The name, with a slash behind that of a folder, and whether it is a file."""
-    if found.is_dir(follow_symlinks=False):
-        return found.name + b"/", False
-    return found.name, found.is_file(follow_symlinks=False)
+    if found.is_file(follow_symlinks=False):
+        return found.name, True
+    return found.name + b"/" if found.is_dir(follow_symlinks=False) else found.name, False
 
 
 def sorted_paths(paths: Iterable[bytes]) -> Iterator[bytes]:

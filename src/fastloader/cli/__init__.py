@@ -5,28 +5,8 @@ from __future__ import annotations
 import click
 
 from fastloader import __version__
-from fastloader.cli import (
-    bench,
-    browse,
-    cat,
-    completion,
-    convert,
-    create,
-    doctor,
-    edit,
-    extract,
-    index,
-    info,
-    living,
-    ls,
-    mount,
-    simulate,
-    store,
-    verify,
-    view,
-)
 from fastloader.cli.imports import import_module
-from fastloader.cli.program import Program
+from fastloader.cli.program import Commands, Program
 
 __all__ = ["main"]
 
@@ -73,7 +53,19 @@ Exit status: 0 all good, 1 something is damaged, 2 wrong usage or nothing of tha
 """
 
 
-@click.group(cls=Program, help=_OVERVIEW, context_settings={"help_option_names": ["-h", "--help"]})
+_COMMANDS = Commands(
+    {
+        "info": ("info",), "ls": ("ls",), "cat": ("cat",), "view": ("view",), "verify": ("verify",),
+        "bench": ("bench",), "doctor": ("doctor",), "simulate": ("simulate",), "convert": ("convert",),
+        "index": ("index",),
+        "store": ("store",), "create": ("create", "add"), "extract": ("extract",), "browse": ("tree", "du", "find"),
+        "edit": ("merge", "subset", "reshard", "rm", "compact"),
+        "living": ("columns", "delete", "update", "log", "gc"), "mount": ("mount",), "completion": ("completion",),
+    }
+)  # fmt: skip
+
+
+@click.group(cls=Program, commands=_COMMANDS, help=_OVERVIEW, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="fastloader", message="%(prog)s %(version)s")
 @click.option(
     "--import", "modules", multiple=True, metavar="MODULE",
@@ -83,10 +75,3 @@ def main(modules: tuple[str, ...]) -> None:
     """Run a command."""
     for module in modules:
         import_module(module)
-
-
-for module in (info, ls, cat, view, verify, bench, doctor, simulate, convert, index, store):
-    main.add_command(module.command)
-for several in (create, extract, browse, edit, living, mount, completion):
-    for command in several.commands:
-        main.add_command(command)
