@@ -199,10 +199,11 @@ void Engine::read_ahead(const std::shared_ptr<Job>& job, std::uint64_t turn, Sto
     std::vector<ReadAhead::Range> ranges;
     const std::size_t samples = job->rows.size();
     std::vector<std::vector<Near>> bytes(columns_.size());
-    std::vector<Extent> extents(samples);
+    job->extents.resize(columns_.size());
     for (std::size_t column = 0; column < columns_.size(); ++column) {
         if (columns_[column].kind == ColumnPlan::Kind::rows) continue;
         const auto source = [&](std::size_t i) { return (*job->sources)[job->source(i)][column].payloads; };
+        std::vector<Extent> extents(samples);
         try {
             gather_rows(samples, sizeof(Extent),
                         [&](std::size_t i) { return source(i)->place(static_cast<std::uint64_t>(job->rows[i])); },
@@ -218,6 +219,7 @@ void Engine::read_ahead(const std::shared_ptr<Job>& job, std::uint64_t turn, Sto
             bytes[column][i] = {extents[i].pointer, extents[i].size, ranges.size() + 1, nullptr, nullptr};
             ranges.push_back({(*job->sources)[job->source(i)][column].file, extents[i].pointer, extents[i].size});
         }
+        job->extents[column] = std::move(extents);
         times_[column].add(times_[column].lookup, watch.lap());
     }
     if (ranges.empty() || !reads_->worth_reading(ranges)) return loaded(job);

@@ -35,6 +35,7 @@ struct Engine::Job {
     std::shared_ptr<const SourceList> sources;
     std::shared_ptr<Slot> slot;
     std::vector<std::vector<Located>> located;
+    std::vector<std::vector<Extent>> extents;  // by column, as far as they were looked up to read ahead
     std::vector<Found> found;            // by column; empty where nobody has looked rows up yet
     std::atomic<std::size_t> looking{0};  // tasks that look up rows
     bool wanted = false;  // a slot may be filled
@@ -49,6 +50,13 @@ struct Engine::Job {
     bool done = false;
 
     std::size_t source(std::size_t i) const { return which.empty() ? 0 : static_cast<std::size_t>(which[i]); }
+
+    // Extents that were looked up before; null where they were not.
+    const Extent* known_extents(std::size_t column) const {
+        if (column < extents.size() && !extents[column].empty()) return extents[column].data();
+        return found.empty() || found[column].failed || found[column].extents.empty() ? nullptr
+                                                                                       : found[column].extents.data();
+    }
 
     // The payload of this row, with the bytes that were read ahead. Throws what went wrong with reading them.
     PayloadRow payload(std::size_t column, std::size_t i) const {

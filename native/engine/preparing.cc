@@ -24,7 +24,8 @@ std::vector<Engine::Task> Engine::split_lookups(const std::shared_ptr<Job>& job)
     job->slot = Ring::acquire(ring_);
     std::vector<Found> found(columns_.size());
     for (std::size_t column = 0; column < columns_.size(); ++column) {
-        if (columns_[column].kind != ColumnPlan::Kind::rows) found[column].extents.resize(samples);
+        if (columns_[column].kind != ColumnPlan::Kind::rows && !job->known_extents(column))
+            found[column].extents.resize(samples);
         try {
             if (const auto size = columns_[column].metadata_size) job->slot->columns[column].metadata.reserve(samples * size);
         } catch (const std::bad_alloc&) {  // told when the batch is prepared
@@ -186,7 +187,7 @@ std::vector<Located> Engine::look_up(Job& job, std::size_t column, std::uint8_t*
     if (plan.kind == ColumnPlan::Kind::rows) return {};
     auto located = locate_rows(
         samples, [&](std::size_t i) { return valid[i] ? job.payload(column, i) : PayloadRow{}; },
-        found ? job.found[column].extents.data() : nullptr);
+        job.known_extents(column));
     for (std::size_t i = 0; i < samples; ++i) {
         if (!valid[i]) continue;
         auto* const mine = metadata + i * plan.metadata_size;
@@ -362,12 +363,20 @@ void Engine::fill_rows(Job& job, std::size_t column, std::size_t begin, std::siz
     const bool sound = plan.kind == ColumnPlan::Kind::sound;
     const bool equal = padded || sound || plan.kind == ColumnPlan::Kind::fixed;
     const std::size_t row_bytes = padded ? out.size / located.size() : plan.row_bytes;
+    const auto room = [&](std::size_t i) {
+        const auto from = equal ? i * row_bytes : static_cast<std::size_t>(out.offsets[i]);
+        const auto size = equal ? row_bytes : static_cast<std::size_t>(out.offsets[i + 1]) - from;
+        return MutableBytes(out.data.data() + from, size);
+    };
+    const bool as_stored = plan.kind == ColumnPlan::Kind::fixed || plan.kind == ColumnPlan::Kind::ragged;
+    if (as_stored && copy_together(std::span(located).subspan(begin, end - begin),
+                                   [&](std::size_t i) { return room(begin + i); }))
+        return;
     for (std::size_t i = begin; i < end; ++i) {
         if (i + 2 < end && located[i + 2].source)
             located[i + 2].source->prefetch(located[i + 2].extent, located[i + 2].there);
-        const auto from = program ? 0 : equal ? i * row_bytes : static_cast<std::size_t>(out.offsets[i]);
-        const auto size = program ? out.size : equal ? row_bytes : static_cast<std::size_t>(out.offsets[i + 1]) - from;
-        const MutableBytes to(out.data.data() + from, size);
+        const auto to = program ? MutableBytes(out.data.data(), out.size) : room(i);
+        const auto size = to.size();
         const auto* source = located[i].source;
         const auto blank = [&] {
             if (program) {

@@ -44,7 +44,7 @@ struct FileName {
     std::uint64_t device = 0;
     std::uint64_t inode = 0;
     Bytes mapped;
-    std::uint64_t end = 0;  // of a remote object: nothing is read beyond
+    std::uint64_t end = 0;  // of its payloads: of a remote object nothing is read beyond
     // Where payloads that are worth reading together begin and end, in order, and how many they are at most. A range
     // within one is widened to all of it rather than to whole units: these have padding, and a payload may lie in two
     // of them.

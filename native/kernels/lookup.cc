@@ -48,6 +48,18 @@ bool ContentField::has(std::uint64_t row) const {
     return payloads && (!valid || (valid->at(row / 8)[0] >> (row % 8) & 1));
 }
 
+bool ContentField::has_any() const {
+    if (!payloads || !valid) return payloads;
+    try {
+        const auto bits = valid->at(0, valid->rows());
+        bool any = false;
+        guarded([&] { any = std::any_of(bits.begin(), bits.end(), [](std::uint8_t byte) { return byte; }); });
+        return any;
+    } catch (const Failure&) {
+        return true;  // what is wrong is told when a file is read
+    }
+}
+
 bool ArchiveShard::is_removed(std::uint64_t row) const {
     const auto after = std::upper_bound(removed.begin(), removed.end(), row,
                                         [](std::uint64_t value, const auto& range) { return value < range.first; });
@@ -65,12 +77,15 @@ void ArchiveLookup::prepare() {
         for (const auto* field : {&shard.images, &shard.data})
             if (field->payloads) total += field->payloads->extents().size();
     }
-    for (const auto& shard : shards_) {
-        if (total <= kSmallTables) shard.keys->expect_all();
-        for (const auto* field : {&shard.images, &shard.data}) {
+    for (const auto& shard : shards_)
+        for (const auto* field : {&shard.images, &shard.data})
             if (field->valid && field->valid->size() <= kSmallBits) field->valid->expect_all();
-            if (field->payloads && total <= kSmallTables) field->payloads->extents().expect_all();
-        }
+    if (total <= kSmallTables) {
+        for (const auto& shard : shards_) shard.keys->expect_all();
+        // Of a field that no file has, often that of images, the extents are zeros; the bits that tell are here by now.
+        for (const auto& shard : shards_)
+            for (const auto* field : {&shard.data, &shard.images})
+                if (field->has_any()) field->payloads->extents().expect_all();
     }
     if (shards_.size() > 1) learn_bounds();
 }
@@ -207,6 +222,7 @@ void ArchiveLookup::guess(const ArchiveShard& shard, Sought& one, bool alone) co
     auto& file = one.file;
     file.row = one.candidate.sample;
     file.known = known_[file.shard].test(file.row);
+    file.asked = false;
     const auto* payloads = (file.is_image ? shard.images : shard.data).payloads;
     one.guessed = false;
     if (!payloads) return;
@@ -351,10 +367,10 @@ void ArchiveLookup::read(std::span<Reading> files) const {
 }
 
 void ArchiveLookup::expect(const FoundFile& file) const {
-    if (file.known)
-        source(file).prefetch(file.extent);
-    else if (!KnownAlone::holds())
-        will_need(stored(file).first(std::min(file.extent.size, kMostAsked)));
+    if (file.known) return source(file).prefetch(file.extent);
+    if (file.asked || KnownAlone::holds()) return;
+    will_need(stored(file).first(std::min(file.extent.size, kMostAsked)));
+    file.asked = true;
 }
 
 void sort_keys(std::span<const std::uint64_t> offsets, Bytes bytes, std::span<std::uint64_t> out) {

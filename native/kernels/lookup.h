@@ -22,6 +22,7 @@ struct ContentField {
     const Table* valid = nullptr;
 
     bool has(std::uint64_t row) const;
+    bool has_any() const;
     // The same from what was checked before; nothing where it was not.
     std::optional<bool> seen_has(std::uint64_t row) const {
         if (!payloads || !valid) return payloads != nullptr;
@@ -45,6 +46,7 @@ struct FoundFile {
     std::uint32_t shard = 0;
     bool is_image = false;
     bool known = false;  // it was read before, so it is in memory, unless the system took it back
+    mutable bool asked = false;  // the system was asked for it while it was looked up
     std::uint64_t row = 0;
     Extent extent{};
 };

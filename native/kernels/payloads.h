@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "codec.h"
@@ -80,6 +81,10 @@ public:
     bool in_memory() const { return foreign_.in_memory; }
     const Windows& windows() const { return windows_; }  // where there are some
     Extent window(std::uint64_t row) const;
+    // Whether the payload is what is stored, and CRC32C its checksum.
+    bool plain(const Extent& extent) const {
+        return extents_ && extent.codec == Codec::none && !foreign_.unchecked && !foreign_.zipped;
+    }
     Bytes file() const { return file_; }
     std::uint64_t data_end() const { return data_end_; }
 
@@ -133,6 +138,11 @@ struct Located {
     Extent extent{};
     const std::uint8_t* there = nullptr;  // the stored bytes, where they were read into memory
 };
+
+namespace detail {
+// The bytes of each, which is plain, to its place; whether all are there and right.
+bool copy_plain(std::span<const Located> located, std::uint8_t* const* out);
+}  // namespace detail
 
 // All extents at once, so that their cache misses overlap: `row_of(i)` gives a PayloadRow, whose source may be null.
 // `found` are their extents, where someone has looked them up. Throws Failure with its position.
@@ -197,6 +207,25 @@ void for_each(std::span<const Located> located, Use use) {
             throw;
         }
     }
+}
+
+// Copies payloads that are stored as they are, `to(i)` telling where to, all under one guard. Returns false where one is of
+// another kind, or does not fit, or is damaged, or gone: one by one they tell which.
+template <class To>
+bool copy_together(std::span<const Located> located, To to) {
+    constexpr std::size_t kAtOnce = 256;
+    for (std::size_t first = 0; first < located.size(); first += kAtOnce) {
+        const auto some = located.subspan(first, std::min(kAtOnce, located.size() - first));
+        std::array<std::uint8_t*, kAtOnce> out;
+        for (std::size_t i = 0; i < some.size(); ++i) {
+            const MutableBytes room = to(first + i);
+            if (!some[i].source || !some[i].source->plain(some[i].extent) || room.size() != some[i].extent.raw_size)
+                return false;
+            out[i] = room.data();
+        }
+        if (!detail::copy_plain(some, out.data())) return false;
+    }
+    return true;
 }
 
 // Payloads of `row_bytes` bytes each, one behind the other. A payload of another size is Failure "size".

@@ -40,6 +40,13 @@ public:
     // The same, copied out under a guard: a mapped file may become shorter at any moment.
     void copy(std::uint64_t first, std::uint64_t count, std::uint8_t* out) const;
 
+    // Where a row lies, checked; the same as `at`, quick where it was checked before.
+    const std::uint8_t* row(std::uint64_t number) const {
+        if (number < rows_ && (all_seen() || seen_bytes(number * row_size_, row_size_)))
+            return data_.data() + number * row_size_;
+        return at(number).data();
+    }
+
     // Where rows lie that were checked before, which have kRowSize bytes each; null for any others. A mapped file may
     // become shorter: what is there is looked at under a guard.
     template <std::uint32_t kRowSize>
@@ -174,7 +181,7 @@ void gather_rows(std::size_t count, std::size_t width, RowOf row_of, std::uint8_
                     from[i] = to;
                     continue;
                 }
-                from[i] = wanted.table ? wanted.table->at(wanted.row).data() : nullptr;
+                from[i] = wanted.table ? wanted.table->row(wanted.row) : nullptr;
                 __builtin_prefetch(from[i]);
             }
         } catch (Failure& failure) {

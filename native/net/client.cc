@@ -257,37 +257,44 @@ void Client::obey() {
     }
 }
 
-// Gives what waits a connection: one that is idle, or a new one.
+// Gives what waits a connection. Who has none at all comes first: else one with many requests would keep all to itself.
 void Client::assign() {
-    for (auto& server : servers_) {
-        while (!server.waiting.empty()) {
-            std::size_t slot = kMostConnections;
-            while (!server.idle.empty() && slot == kMostConnections) {
-                slot = server.idle.back();
-                server.idle.pop_back();
-                auto& connection = *connections_[slot];
-                if (is_fresh(connection) && connection.moved == server.moved) continue;
-                connection.state = State::head;  // it is no longer among the idle ones
-                close(connection);
-                slot = kMostConnections;
-            }
-            if (slot == kMostConnections) {
-                const auto free = std::find(connections_.begin(), connections_.end(), nullptr);
-                if (free == connections_.end()) {
-                    // An idle one of another server makes room.
-                    const auto rich = std::find_if(servers_.begin(), servers_.end(),
-                                                   [](const Server& other) { return !other.idle.empty(); });
-                    if (rich == servers_.end()) break;
-                    close(*connections_[rich->idle.front()]);
-                    continue;
-                }
-                slot = static_cast<std::size_t>(free - connections_.begin());
-            }
-            auto job = std::move(server.waiting.front());
-            server.waiting.pop_front();
-            start(std::move(job), slot);
+    for (auto& server : servers_)
+        if (server.connections == 0 && !server.waiting.empty()) assign_one(server);
+    for (auto& server : servers_)
+        while (!server.waiting.empty() && assign_one(server)) {
         }
+}
+
+// Sends the first that waits over a connection that is idle, or a new one; false where there is none to be had.
+bool Client::assign_one(Server& server) {
+    std::size_t slot = kMostConnections;
+    while (!server.idle.empty() && slot == kMostConnections) {
+        slot = server.idle.back();
+        server.idle.pop_back();
+        auto& connection = *connections_[slot];
+        if (is_fresh(connection) && connection.moved == server.moved) continue;
+        connection.state = State::head;  // it is no longer among the idle ones
+        close(connection);
+        slot = kMostConnections;
     }
+    if (slot == kMostConnections) {
+        auto free = std::find(connections_.begin(), connections_.end(), nullptr);
+        if (free == connections_.end()) {
+            // An idle one of another server makes room.
+            const auto rich = std::find_if(servers_.begin(), servers_.end(),
+                                           [](const Server& other) { return !other.idle.empty(); });
+            if (rich == servers_.end()) return false;
+            const auto taken = rich->idle.front();
+            close(*connections_[taken]);
+            free = connections_.begin() + static_cast<std::ptrdiff_t>(taken);
+        }
+        slot = static_cast<std::size_t>(free - connections_.begin());
+    }
+    auto job = std::move(server.waiting.front());
+    server.waiting.pop_front();
+    start(std::move(job), slot);
+    return true;
 }
 
 void Client::start(Job job, std::size_t slot) {
@@ -306,6 +313,7 @@ void Client::start(Job job, std::size_t slot) {
     made->job = std::move(job);
     made->address = servers_[made->job.server].preferred;
     made->moved = servers_[made->job.server].moved;
+    ++servers_[made->job.server].connections;
     connections_[slot] = std::move(made);
     open_connections_.fetch_add(1, std::memory_order_relaxed);
     auto& connection = *connections_[slot];
@@ -506,6 +514,7 @@ void Client::close(Connection& connection) {
         shutdown(connection.socket, SHUT_RDWR);
         ::close(connection.socket);
     }
+    --servers_[connection.job.server].connections;
     open_connections_.fetch_sub(1, std::memory_order_relaxed);
     connections_[connection.slot].reset();
 }

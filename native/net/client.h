@@ -83,6 +83,7 @@ private:
         std::vector<Address> addresses;
         std::size_t preferred = 0;  // the one that answered last
         std::uint64_t moved = 0;
+        std::size_t connections = 0;
         std::deque<Job> waiting;
         std::vector<std::size_t> idle;  // connections, the one used last at the end
     };
@@ -90,6 +91,7 @@ private:
     void run();
     void obey();
     void assign();
+    bool assign_one(Server& server);
     void start(Job job, std::size_t slot);
     bool open(Connection& connection);
     void send(Connection& connection);
