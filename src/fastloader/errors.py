@@ -108,6 +108,10 @@ class KeyNotFoundError(FastLoaderError, KeyError):
     """No sample has this key."""
 
 
+class PassError(FastLoaderError, RuntimeError):
+    """A loader's pass was ended from outside, and is asked for more."""
+
+
 class ElementError(FastLoaderError, RuntimeError):
     """A step of a dataset expression failed: which, at which element (counted from 0), and what it raised."""
 

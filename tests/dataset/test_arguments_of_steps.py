@@ -142,3 +142,40 @@ def test_descriptions_do_not_change():
     with pytest.raises(AttributeError):
         NUMBERS.map(abs).node.parent = None
     assert repr(NUMBERS.shuffle(seed=2).batch(3)) == "<MapDataset range(0, 10, 1).shuffle(seed=2).batch(3)>"
+
+
+def boom(number):
+    if number in (1, 5):
+        raise ValueError("no")
+    return number
+
+
+@pytest.mark.parametrize("source", [NUMBERS, STREAM], ids=["map-style", "iterable"])
+@pytest.mark.parametrize("calls", [None, 2])
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda d: d,
+        lambda d: d.map(abs),
+        lambda d: d.map(abs, 2),
+        lambda d: d.prefetch(2),
+        lambda d: d.shuffle(4, seed=1),
+        lambda d: d.options(threads=2),
+    ],
+)
+def test_skipping_holds_for_the_steps_before_it_whatever_follows(source, calls, between):
+    chain = between(source.map(boom, calls).options(on_error="skip"))
+    iterator = iter(chain.batch(5))
+    given = np.concatenate(list(iterator))
+    assert set(given.tolist()) == {0, 2, 3, 4, 6, 7, 8, 9}
+    assert iterator.stats()["skipped"] == 2
+
+
+def test_skipping_holds_for_no_step_behind_it():
+    """Nor for the batch itself, where the setting comes before."""
+    skipping = NUMBERS.options(on_error="skip")
+    with pytest.raises(fl.ElementError, match=r"map\(boom\), element 1"):
+        list(skipping.map(boom).batch(5))
+    rows = D.from_sequence([{"x": [n] * n} for n in (1, 9, 2, 3)])
+    with pytest.raises(fl.ElementError, match=r"batch, element 0: .*length 9"):
+        list(rows.options(on_error="skip").batch(4, pad={"x": 4}))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -286,6 +288,34 @@ def test_ctrl_c_while_a_function_is_stuck(ahead, source):
     assert found == list(range(len(found)))
     assert list(chain.iterate(state=state)) == list(range(len(found), 40))
     assert list(iterator) == list(range(len(found), 40))
+
+
+@pytest.mark.parametrize(
+    "steps", ["map(stuck, 2)", "map(stuck, 2).prefetch(2)", "map(stuck, 2).prefetch(1).map(str, 2).prefetch(2)",
+              "map(stuck).prefetch(2)", "map(stuck, 2).filter(bool)"],
+)  # fmt: skip
+def test_after_ctrl_c_no_call_is_begun_and_the_program_ends(steps):
+    """Though one is stuck for longer than the test would wait."""
+    code = (
+        "import os, signal, threading, time\nimport fastloader as fl\n"
+        "interrupted, begun = threading.Event(), threading.Event()\n"
+        "def stuck(number):\n"
+        "    if interrupted.is_set():\n        os.write(1, b'begun afterwards')\n"
+        "    begun.set()\n"
+        "    interrupted.wait()\n"
+        "    time.sleep(600 if number == 0 else 0)\n"
+        "    return number\n"
+        # Again if the interpreter lost it, as it does in a finalizer, and tells so.
+        "def interrupt():\n    begun.wait()\n    while not interrupted.is_set():\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n        interrupted.wait(20)\n"
+        "threading.Thread(target=interrupt).start()\n"
+        f"iterator = iter(fl.Dataset.range(10).{steps})\n"
+        "try:\n    next(iterator)\n"
+        "except KeyboardInterrupt:\n    interrupted.set()\n    time.sleep(0.2)\n    print('interrupted')\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=2 * LONG)
+    assert (ran.returncode, ran.stdout) == (0, "interrupted\n")
+    assert not ran.stderr or ran.stderr.startswith("Exception ignored in")
 
 
 @BOTH

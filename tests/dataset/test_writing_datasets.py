@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import tarfile
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastloader as fl
+from fastloader.dataset.dataset import as_node
+from fastloader.dataset.running import new_run
 from fastloader.testing import identical
+from fastloader.writer import DatasetWriter
 from fastloader.writer.inference import infer_field
 
 IMAGES = Path(__file__).parents[1] / "vectors" / "images"
@@ -30,7 +36,9 @@ PNG = (IMAGES / "2-rgb.png").read_bytes()
     [
         ([1, None, True, np.uint8(3), np.bool_(0)], fl.IntField()),
         ([1, 2.5, np.float32(1)], fl.FloatField()),
-        ([2**70, 1], fl.FloatField()),
+        ([2**63, 1], fl.NDArrayField("uint64", ())),
+        ([np.uint64(2**64 - 1), None, 7], fl.NDArrayField("uint64", ())),
+        ([2**53, 0.5], fl.FloatField()),
         ([b"a", b"", bytearray(b"x")], fl.BytesField()),
         ([JPEG, None, PROGRESSIVE], fl.JPEGImageField()),
         ([JPEG, b"x"], fl.BytesField()),
@@ -40,10 +48,17 @@ PNG = (IMAGES / "2-rgb.png").read_bytes()
         ([None, None], fl.JSONField()),
         ([[1, "a"], {"x": None}], fl.JSONField()),
         ([1, "a"], fl.JSONField()),
+        ([[1.5, float("nan")], [float("nan")], {"x": (1, float("inf"))}], fl.JSONField()),
         ([np.zeros((2, 3), "u1")] * 2, fl.NDArrayField("uint8", (2, 3))),
         ([np.zeros((2, 3)), np.zeros((4, 3))], fl.NDArrayField("float64", (None, 3))),
         ([np.zeros(3), np.zeros((1, 1))], fl.NDArrayField("float64")),
         ([np.array(4)], fl.NDArrayField("int64", ())),
+        ([[b"cat", b"dog"], [], None, (b"",)], fl.ListField(fl.BytesField())),
+        ([["cat"], []], fl.JSONField()),
+        ([date(2024, 1, 2), datetime(2024, 1, 2), time(3), timedelta(1)], fl.TextField()),
+        ([Decimal("1.50"), None], fl.TextField()),
+        ([[Decimal("1.50")], []], fl.ListField(fl.TextField())),
+        ([np.datetime64("2024-01-02", "ns")] * 2, fl.NDArrayField("datetime64[ns]", ())),
     ],
 )
 def test_a_field_is_told_from_values(values, field):
@@ -53,11 +68,18 @@ def test_a_field_is_told_from_values(values, field):
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ([[b"x"]], r"field 'x': no field holds list like \[b'x'\]"),
-        ([Decimal(1)], "no field holds Decimal"),
+        ([[b"x", "y"]], r"field 'x': no field holds list like \[b'x', 'y'\]"),
+        ([[b"x", None]], "no field holds list"),
+        ([Decimal(1), date(2024, 1, 2)], "no field holds Decimal and date"),
+        ([Decimal(1), 1.5], "no field holds Decimal and float"),
         ([np.zeros(2), 1], "no field holds .*int.*ndarray"),
         ([np.zeros(2), np.zeros(2, "f4")], "arrays of several types, float32, float64"),
-        ([{1: "a"}], "no field holds dict"),
+        ([{1: "a"}], "no field holds dict.*; map it to values that one holds, or leave it out"),
+        ([2**70, 1], "whole numbers from 1 to 1180591620717411303424 fit in no 64 bits; .*--field x=JSONField"),
+        ([2**63, -1], "whole numbers from -1 to 9223372036854775808 fit in no 64 bits; .*--field x=JSONField"),
+        ([np.uint64(2**63), np.int64(-1)], "fit in no 64 bits; map them to int"),
+        ([0.5, 2**53 + 1], "no float holds 9007199254740993, which stands among floats; .*--field x=JSONField"),
+        ([0.5, 10**400], "no float holds 1000"),
     ],
 )
 def test_values_without_a_field_are_told(values, said):
@@ -74,6 +96,63 @@ def test_what_is_told_from_all_values_holds_all_values(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("w") / "a.fld"
     fl.Dataset.from_sequence(values).map(lambda value: {"x": value}).write(path)
     assert identical([sample["x"] for sample in fl.open(path)], values)
+
+
+def test_whole_numbers_stay_what_they_are(tmp_path):
+    values = [2**63, 2**63 + 1, 2**64 - 1, 0, None]
+    pq.write_table(pa.table({"x": pa.array(values, pa.uint64())}), tmp_path / "a.parquet")
+    assert fl.open(tmp_path / "a.parquet").write(tmp_path / "a.fld") == {"x": fl.NDArrayField("uint64", ())}
+    assert [one["x"] if one["x"] is None else int(one["x"]) for one in fl.open(tmp_path / "a.fld")] == values
+    large = [{"x": value} for value in (2**64, -1, 10**30)]
+    fl.Dataset.from_sequence(large).write(tmp_path / "b.fld", {"x": fl.JSONField()})
+    assert list(fl.open(tmp_path / "b.fld")) == large
+    late = fl.Dataset.range(500).map(lambda i: {"x": i if i != 401 else 2**63})
+    with pytest.raises(fl.SampleError, match=r"sample 401, field 'x': .*does not fit in 64 bits"):
+        late.write(tmp_path / "c.fld")
+
+
+STAMP = datetime(2024, 1, 2, 3, 4, 5, 678, UTC)
+ROWS = [
+    {"stamp": STAMP, "day": date(2024, 1, 2), "at": time(3, 4, 5), "span": timedelta(1, 2, 3), "price": Decimal("1.50"),
+     "words": [b"cat", b"\xff"], "days": [date(2024, 1, 2)]},
+    {"stamp": None, "day": date(1, 1, 1), "at": None, "span": -timedelta(0, 1), "price": Decimal("-0.10"), "words": [],
+     "days": []},
+]  # fmt: skip
+TEXTS = [
+    {"stamp": STAMP.isoformat(), "day": "2024-01-02", "at": "03:04:05", "span": "P1DT2.000003S", "price": "1.50",
+     "words": [b"cat", b"\xff"], "days": ["2024-01-02"]},
+    {"stamp": None, "day": "0001-01-01", "at": None, "span": "-P0DT1S", "price": "-0.10", "words": [], "days": []},
+]  # fmt: skip
+
+
+def test_dates_and_decimals_are_stored_as_texts_and_lists_of_bytes_as_they_are(tmp_path):
+    fl.Dataset.from_sequence(ROWS).write(tmp_path / "a.fld")
+    assert list(fl.open(tmp_path / "a.fld")) == TEXTS
+    assert [datetime.fromisoformat(TEXTS[0]["stamp"]), Decimal(TEXTS[1]["price"])] == [STAMP, ROWS[1]["price"]]
+
+
+def test_those_of_parquet_too_and_back(tmp_path):
+    columns = {name: [row[name] for row in ROWS] for name in ROWS[0]}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    dataset = fl.open(tmp_path / "a.parquet")
+    dataset.write(tmp_path / "a.fld")
+    assert list(fl.open(tmp_path / "a.fld")) == TEXTS
+    for source in (dataset, fl.open(tmp_path / "a.fld")):
+        source.write(tmp_path / "b.parquet")
+        assert list(fl.open(tmp_path / "b.parquet")) == TEXTS
+    dataset.map(lambda sample: {name: sample[name] for name in ("stamp", "price")}).write(tmp_path / "a.tar")
+    with tarfile.open(tmp_path / "a.tar") as tar:
+        assert tar.extractfile("000000000.price.txt").read() == b"1.50"
+
+
+def test_nanoseconds_stay(tmp_path):
+    pytest.importorskip("pandas")  # pyarrow has no other times with nanoseconds
+    pq.write_table(pa.table({"t": pa.array([1, 2**60 + 1], pa.timestamp("ns"))}), tmp_path / "a.parquet")
+    fl.open(tmp_path / "a.parquet").write(tmp_path / "a.fld")
+    assert next(iter(fl.open(tmp_path / "a.fld")))["t"] == "1970-01-01T00:00:00.000000001"
+    times = [{"t": np.datetime64(n, "ns")} for n in (1, 2**60 + 1)]
+    fl.Dataset.from_sequence(times).write(tmp_path / "b.fld")
+    assert [one["t"][()] for one in fl.open(tmp_path / "b.fld")] == [one["t"] for one in times]
 
 
 def test_elements_without_names_are_refused(tmp_path):
@@ -178,6 +257,37 @@ def test_what_fails_leaves_nothing_behind(name, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize("name", ["a.fld", "a.tar", "a.parquet"])
+def test_a_folder_is_not_replaced_by_a_file(name, tmp_path):
+    (tmp_path / name).mkdir()
+    with pytest.raises(fl.StoreError, match=f"{name}: [Ii]s a (folder|directory)"):
+        fl.Dataset.from_sequence([{"x": 1}]).write(tmp_path / name)
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_a_folder_with_files_of_others_is_not_replaced(tmp_path):
+    target = tmp_path / "x.fld"
+    numbers = fl.Dataset.range(100).map(lambda i: {"i": i})
+    target.mkdir()
+    (target / "mine.txt").write_text("precious")
+    with pytest.raises(fl.StoreError, match=r"x\.fld: is a folder that is no dataset: it holds mine\.txt"):
+        numbers.write(target, shard_size=1000)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.fld"]
+    (target / "mine.txt").unlink()
+    target.rmdir()
+    for count in (100, 50):
+        numbers.take(count).write(target, shard_size=1000)
+        assert len(fl.open(target)) == count
+
+    def came_meanwhile(sample):
+        (target / "mine.txt").write_text("precious")
+        return sample
+
+    with pytest.raises(fl.StoreError, match=r"it holds mine\.txt"):
+        numbers.map(came_meanwhile).write(target, shard_size=1000)
+    assert (target / "mine.txt").read_text() == "precious"
+
+
 def test_names_say_what_to_write(tmp_path):
     dataset = fl.Dataset.from_sequence([{"x": 1}])
     with pytest.raises(ValueError, match=r"a\.zip: a name ends with \.fld, \.tar or \.tar\.gz"):
@@ -245,6 +355,125 @@ def test_what_another_conversion_left_is_not_gone_on_with(tmp_path):
         fl.Dataset.from_sequence(source).write(tmp_path / "a.fld", shard_size=3000)
     with pytest.raises(fl.StoreError, match=r"holds what another conversion has left, .*; remove it"):
         fl.Dataset.from_sequence(source).take(100).write(tmp_path / "a.fld", shard_size=3000)
+
+
+def begun(dataset, target, monkeypatch):
+    """Write some of it."""
+    write, written = DatasetWriter.write_sample, itertools.count()
+
+    def some(self, sample):
+        if next(written) == 350:
+            raise KeyboardInterrupt
+        write(self, sample)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DatasetWriter, "write_sample", some)
+        with pytest.raises(KeyboardInterrupt):
+            dataset.write(target, shard_size=3000)
+
+
+def goes_on(dataset, target):
+    """What was begun goes on, and the dataset is whole."""
+    dataset.write(target, shard_size=3000)
+    assert [sample["i"] for sample in fl.open(target)] == [sample["i"] for sample in dataset]
+
+
+def refused(dataset, target):
+    """What was begun was begun with others."""
+    with pytest.raises(
+        fl.StoreError, match="files that are converted have changed since then; remove it to begin anew"
+    ):
+        dataset.write(target, shard_size=3000)
+
+
+def lines(path, first=0):
+    path.write_text("".join(f'{{"i": {i or first}, "data": "{i:0100d}"}}\n' for i in range(400)))
+    os.utime(path, ns=(0, first))
+
+
+SOURCES = {
+    "jsonl": lambda path: fl.open(path),
+    "shuffled": lambda path: fl.open(path).shuffle(seed=3),
+    "concatenated": lambda path: fl.Dataset.concat(fl.open(path).take(10), fl.open(path).skip(10)),
+    "a stream": lambda path: fl.open(path).filter(lambda sample: True),
+    "interleaved": lambda path: fl.Dataset.interleave(fl.open(path), fl.open(path), cycle_length=2),
+    "in memory": lambda path: fl.open(path).cache(),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize("in_store", [False, True])
+def test_a_conversion_does_not_go_on_with_files_that_changed(kind, in_store, tmp_path, monkeypatch):
+    source = tmp_path / "x.jsonl"
+    target = f"memory://{tmp_path.name}-{kind.replace(' ', '-')}/a.fld" if in_store else tmp_path / "a.fld"
+    lines(source)
+    begun(SOURCES[kind](source), target, monkeypatch)
+    lines(source, 7)
+    refused(SOURCES[kind](source), target)
+    lines(source)
+    os.rename(source, tmp_path / "moved.jsonl")
+    goes_on(SOURCES[kind](tmp_path / "moved.jsonl"), target)
+
+
+def test_a_conversion_knows_a_fld_dataset_by_what_it_holds(tmp_path, monkeypatch):
+    def write(first):
+        with fl.DatasetWriter(tmp_path / "x.fld", {"i": fl.IntField(), "data": fl.BytesField()}) as writer:
+            for i in range(400):
+                writer.write_sample({"i": i or first, "data": bytes(100)})
+
+    write(0)
+    begun(fl.open(tmp_path / "x.fld"), tmp_path / "a.fld", monkeypatch)
+    write(7)
+    refused(fl.open(tmp_path / "x.fld"), tmp_path / "a.fld")
+    write(0)
+    goes_on(fl.open(tmp_path / "x.fld"), tmp_path / "a.fld")
+
+
+def test_a_conversion_knows_a_cache_by_what_it_holds(tmp_path, monkeypatch):
+    def dataset():
+        return fl.open(tmp_path / "x.jsonl").cache(tmp_path / "kept")
+
+    lines(tmp_path / "x.jsonl")
+    begun(dataset(), tmp_path / "a.fld", monkeypatch)
+    lines(tmp_path / "x.jsonl", 7)
+    (tmp_path / "kept").unlink()
+    refused(dataset(), tmp_path / "a.fld")
+    lines(tmp_path / "x.jsonl")
+    (tmp_path / "kept").unlink()
+    goes_on(dataset(), tmp_path / "a.fld")
+
+
+def test_a_conversion_knows_files_by_what_they_are_called(tmp_path):
+    def origin():
+        return as_node(fl.open(tmp_path / "x")).origin(new_run())
+
+    for name in ("cat", "dog"):
+        (tmp_path / "x" / name).mkdir(parents=True)
+        for i in range(3):
+            (tmp_path / "x" / name / f"{i}.bin").write_bytes(bytes(5))
+    before = origin()
+    assert origin() == before
+    os.rename(tmp_path / "x/cat/2.bin", tmp_path / "x/dog/20.bin")
+    assert origin() != before
+
+
+def test_a_conversion_knows_rows_by_how_they_were_chosen(tmp_path):
+    pq.write_table(pa.table({"i": range(400), "half": [i % 2 for i in range(400)]}), tmp_path / "x.parquet")
+    even, odd = (as_node(fl.open(tmp_path / "x.parquet", where=("half", "==", half))) for half in (0, 1))
+    run = new_run()
+    assert even.signature(run) == odd.signature(run)
+    assert even.origin(run) != odd.origin(run)
+
+
+def test_a_conversion_knows_tokens_by_their_file(tmp_path):
+    def origin():
+        return as_node(fl.TokenStream(tmp_path / "x.bin", 7, dtype="uint16")).origin(new_run())
+
+    np.arange(100, dtype=np.uint16).tofile(tmp_path / "x.bin")
+    before = origin()
+    assert origin() == before
+    os.utime(tmp_path / "x.bin", ns=(0, 1))
+    assert origin() != before
 
 
 def test_elements_left_out_are_counted_when_going_on(tmp_path):

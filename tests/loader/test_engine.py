@@ -225,10 +225,42 @@ def test_replace_makes_only_the_bad_value_missing(field, single):
     assert loader.stats()["bad_values"] == 1
 
 
-def test_a_batch_with_nothing_good_is_an_error_even_when_skipping(single):
-    loader = fl.DataLoader(fl.open(damage(single, 13, "raw")), 1, shuffle=False, on_error="skip")
-    with pytest.raises(fl.ChecksumError, match="sample 13, field 'raw'"):
-        list(loader)
+@pytest.mark.parametrize("workers", [1, 3])
+def test_others_stand_in_for_a_batch_with_nothing_good(workers, single):
+    reader = fl.open(damage(single, 13, "raw"))
+    loader = fl.DataLoader(reader, 1, shuffle=False, on_error="skip", num_workers=workers)
+    numbers = [batch["number"].item() for batch in loader]
+    assert numbers == [14 if i == 13 else i for i in range(len(reader))]
+    assert [bad["sample"] for bad in loader.stats()["bad"]] == [13]
+
+
+def test_what_stands_in_is_the_same_wherever_a_pass_began_and_whoever_makes_it(single):
+    path = single
+    for number in (1, 2, 5, 11, 12, 13, 14):
+        path = damage(path, number, "raw")
+    for size, world in ((1, 1), (1, 2), (2, 1), (2, 3)):
+        for rank in range(world):
+            options = {"seed": 4, "on_error": "skip", "rank": rank, "world_size": world}
+            loader = fl.DataLoader(fl.open(path), size, **options)
+            whole = [batch["number"].tolist() for batch in loader]
+            for step in range(len(whole)):
+                loader = fl.DataLoader(fl.open(path), size, num_workers=1, **options)
+                passing = iter(loader)
+                for _ in range(step):
+                    next(passing)
+                again = fl.DataLoader(fl.open(path), size, **options)
+                again.load_state_dict(loader.state_dict())
+                assert [batch["number"].tolist() for batch in again] == whole[step:]
+
+
+def test_an_epoch_with_nothing_good_is_an_error_even_when_skipping(tmp_path):
+    with fl.DatasetWriter(tmp_path / "x.fld", {"raw": fl.BytesField()}) as writer:
+        writer.write_many({"raw": b"%d" % i} for i in range(5))
+    path = tmp_path / "x.fld"
+    for number in range(5):
+        path = damage(path, number, "raw")
+    with pytest.raises(fl.ChecksumError, match="sample 0, field 'raw'"):
+        list(fl.DataLoader(fl.open(path), 2, shuffle=False, on_error="skip"))
 
 
 def test_a_decoder_in_python_that_fails_follows_the_policy_too(tmp_path):

@@ -11,6 +11,7 @@ from left_behind import left, python_threads, threads, until
 
 import fastloader as fl
 from fastloader.fields import BY_TYPE_ID
+from fastloader.samplers import LengthBuckets
 from fastloader.types import distinct
 
 COUNT = 53
@@ -170,7 +171,7 @@ def test_reading_ahead_is_bounded(reader):
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
-def test_an_error_in_a_transform_names_samples_and_field(workers, reader):
+def test_an_error_in_a_transform_names_sample_and_field(workers, reader):
     def fail(a):
         if 20.0 in a:
             raise ZeroDivisionError("no twenties")
@@ -181,9 +182,9 @@ def test_an_error_in_a_transform_names_samples_and_field(workers, reader):
     with pytest.raises(fl.FastLoaderError) as caught:
         seen.extend(batch["n"][0] for batch in loader)
     assert seen == [0, 8]
-    assert caught.value.field == "a"
+    assert (caught.value.sample, caught.value.field) == (20, "a")
     assert str(reader.path) in str(caught.value)
-    assert "the transform failed on samples [16, 17, 18, 19] ...: ZeroDivisionError: no twenties" in str(caught.value)
+    assert "sample 20, field 'a': the transform failed: ZeroDivisionError: no twenties" in str(caught.value)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     assert not left(loader_threads)
 
@@ -195,7 +196,7 @@ def test_a_stop_iteration_does_not_end_the_epoch_quietly(workers, place, reader)
         raise StopIteration
 
     options = {"transforms": {"n": stop}} if place == "transforms" else {"collate_fn": stop}
-    with pytest.raises((fl.FastLoaderError, RuntimeError)):
+    with pytest.raises(fl.DecodeError, match="StopIteration"):
         list(fl.DataLoader(reader, 8, num_workers=workers, **options))
 
 
@@ -284,12 +285,100 @@ def test_with_workers_transforms_run_in_them(reader):
         ({"num_workers": -1}, "num_workers=-1: at least 0"),
         ({"prefetch_factor": 0}, "prefetch_factor=0: at least 1"),
         ({"seed": -1}, "seed=-1: at least 0"),
+        ({"num_workers": 10**7}, "num_workers=10000000: at most 1,024 threads"),
+        ({"prefetch_factor": 2**21}, r"prefetch_factor=2097152: below 2\*\*21"),
         ({"transforms": {"nope": abs}}, "transforms for unknown fields nope; there are n, a, text"),
     ],
 )
 def test_wrong_arguments(options, message, reader):
     with pytest.raises(ValueError, match=message):
         fl.DataLoader(reader, **options)
+
+
+def test_a_private_pool_is_bounded_too():
+    with pytest.raises(ValueError, match="private_threadpool_size=5000: at most 1,024 threads"):
+        fl.ThreadingOptions(private_threadpool_size=5000)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": "x"}, "batch_size='x': a whole number is needed"),
+        ({"batch_size": 2.5}, "batch_size=2.5: a whole number is needed"),
+        ({"num_workers": "4"}, "num_workers='4': a whole number is needed"),
+        ({"num_workers": 2.5}, "num_workers=2.5: a whole number is needed"),
+        ({"prefetch_factor": "2"}, "prefetch_factor='2': a whole number is needed"),
+        ({"prefetch_factor": 1.5}, "prefetch_factor=1.5: a whole number is needed"),
+        ({"seed": "a"}, "seed='a': a whole number is needed"),
+        ({"seed": None}, "seed=None: a whole number is needed"),
+        ({"window": 1.5}, "window=1.5: a whole number is needed"),
+        ({"shuffle": "no"}, "shuffle='no': True or False is needed"),
+        ({"shuffle": None}, "shuffle=None: True or False is needed"),
+        ({"drop_last": "false"}, "drop_last='false': True or False is needed"),
+        ({"drop_last": 2}, "drop_last=2: True or False is needed"),
+        ({"auto_tune": "yes"}, "auto_tune='yes': True or False is needed"),
+        ({"fields": 5}, "fields=5: names of fields are needed, not a int"),
+        ({"fields": [5]}, r"fields=\[5\]: names of fields are needed, not a int"),
+        ({"fields": ["n", b"a"]}, "names of fields are needed, not a bytes"),
+        (
+            {"transforms": len},
+            "transforms=.*: a dictionary of functions by the names of fields is needed, not a builtin",
+        ),
+        (
+            {"transforms": [len]},
+            "transforms=.*: a dictionary of functions by the names of fields is needed, not a list",
+        ),
+        ({"transforms": {"n": 5}}, r"transforms\['n'\]=5: a function is needed, not a int"),
+        ({"transforms": {5: len}}, "transforms=.*: names of fields are needed, not a int"),
+        ({"collate_fn": 5}, "collate_fn=5: a function is needed, not a int"),
+        ({"pipelines": [1]}, r"pipelines=\[1\]: a dictionary of lists of operations by the names of fields"),
+        ({"pipelines": {"n": 5}}, r"pipelines\['n'\]=5: a list of operations is needed, not a int"),
+        ({"batch_ops": 5}, "batch_ops=5: a list of operations is needed, not a int"),
+        ({"threading": 5}, "threading=5: a fastloader.ThreadingOptions is needed"),
+        ({"threading": [("private_threadpool_size", 3)]}, "a fastloader.ThreadingOptions is needed"),
+    ],
+)
+def test_arguments_of_the_wrong_type_are_told_when_they_are_given(options, message, reader):
+    with pytest.raises(TypeError, match=message):
+        fl.DataLoader(reader, **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_size": np.int64(8), "num_workers": np.uint8(2), "prefetch_factor": np.int32(2), "seed": np.uint64(3)},
+        {"shuffle": np.False_, "drop_last": np.True_, "auto_tune": np.False_},
+        {"shuffle": 1, "drop_last": 0},
+        {"fields": "n"},
+        {"fields": ("n", "a")},
+        {"fields": {"n": 1}.keys()},
+        {"fields": np.array(["n", "a"])},
+        {"transforms": None, "pipelines": None, "threading": None, "collate_fn": None},
+        {"threading": fl.ThreadingOptions(private_threadpool_size=np.int64(2))},
+    ],
+    ids=str,
+)
+def test_arguments_of_other_fitting_types_are_taken(options, reader):
+    assert sum(len(batch["n"]) for batch in fl.DataLoader(reader, **options)) > 0
+
+
+@pytest.mark.parametrize("change", ["done", "negative"])
+def test_a_state_past_the_end_of_its_epoch_is_refused(change, reader):
+    loader = fl.DataLoader(reader, 8)
+    next(iter(loader))
+    state = loader.state_dict() | {"done": len(reader) + 1 if change == "done" else -1}
+    with pytest.raises(fl.StateError, match="in the state, done="):
+        loader.load_state_dict(state)
+
+
+def test_an_order_of_batches_is_told_itself_to_drop_the_last(reader):
+    lengths = np.arange(len(reader))
+    with pytest.raises(
+        ValueError, match="drop_last=True: a LengthBuckets decides the batches by itself; give drop_last"
+    ):
+        fl.DataLoader(reader, sampler=LengthBuckets(lengths, 7), drop_last=True)
+    dropping = LengthBuckets(lengths, 7, drop_last=True)
+    assert {len(b["n"]) for b in fl.DataLoader(reader, sampler=dropping, drop_last=True)} <= {7}
 
 
 def test_a_field_of_ones_own_without_a_batch_decoder(tmp_path, monkeypatch):

@@ -67,3 +67,21 @@ def test_a_pickle_of_it_is_empty():
     cache = EpochCache()
     cache.get(0, lambda _: "here")
     assert pickle.loads(pickle.dumps(cache)).get(0, lambda _: "there") == "there"
+
+
+def test_what_is_held_is_not_made_again():
+    made = []
+    cache = EpochCache()
+
+    def make(epoch):
+        made.append(epoch)
+        return object()
+
+    held = cache.hold(0, make)
+    for epoch in range(1, 6):
+        cache.get(epoch, make)
+        assert cache.get(0, make) is held.made
+    assert made == [0, 1, 2, 3, 4, 5]
+    del held
+    cache.get(0, make)
+    assert made == [0, 1, 2, 3, 4, 5, 0]

@@ -234,3 +234,36 @@ def test_samples_drawn_by_weight_follow_the_weights(reader):
     drawn = flat(numbers(mine))
     assert len(drawn) == 200
     assert set(drawn) <= set(range(1, SAMPLES, 2))
+
+
+UNREPEATABLE = {
+    "RandomSampler": lambda: RandomSampler(range(SAMPLES)),
+    "SubsetRandomSampler": lambda: SubsetRandomSampler(range(SAMPLES)),
+    "BatchSampler": lambda: BatchSampler(RandomSampler(range(SAMPLES)), 8, drop_last=False),
+}
+
+
+@pytest.mark.parametrize("make", UNREPEATABLE.values(), ids=UNREPEATABLE)
+@pytest.mark.parametrize("passes", [1, 2, 3, 5])
+def test_each_of_several_passes_at_once_gives_every_sample_once(reader, make, passes):
+    """Though the sampler draws from torch's global generator, and can't be asked for an epoch again."""
+    mine = loader(reader, make())
+    running = [iter(mine) for _ in range(passes)]
+    given = [[] for _ in running]
+    orders = [set() for _ in running]
+    for _ in range(len(mine)):
+        for number, one in enumerate(running):
+            given[number] += next(one)["number"].tolist()
+            assert len(mine) == -(-SAMPLES // 8)  # it may ask for the order of an epoch to come
+            orders[number].add(mine.state_dict()["order"].get("order"))
+    assert [len(one - {None}) for one in orders] == [1] * passes  # a state names the order that was drawn
+    assert [sorted(one) for one in given] == [list(range(SAMPLES))] * passes
+    assert len({tuple(one) for one in given}) == passes
+
+
+def test_the_order_of_a_pass_is_let_go_of_behind_it(reader):
+    sampler = RandomSampler(range(SAMPLES))
+    mine = loader(reader, sampler)
+    for _ in range(5):
+        flat(numbers(mine))
+    assert len(mine.plan.order._orders._alive) == 2

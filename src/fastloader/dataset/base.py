@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -34,6 +34,19 @@ class Skipped(Exception):
         self.error = error
 
 
+class Halted(Exception):
+    """The pass was given up, so a function of the user's is not called any more."""
+
+
+class Halt:
+    """Whether a pass was given up. All its threads see it."""
+
+    __slots__ = ("now",)
+
+    def __init__(self) -> None:
+        self.now = False
+
+
 class Engine(Protocol):
     """Chooses how a step is run, so that steps need not know each other."""
 
@@ -54,10 +67,16 @@ class Run:
     engine: Engine
     settings: Settings = field(default_factory=Settings)
     stats: Stats = field(default_factory=Stats)
+    halt: Halt = field(default_factory=Halt)
 
     def under(self, settings: Settings) -> Run:
         """The same, with settings that hold for what lies beneath."""
-        return Run(self.engine, self.settings.over(settings), self.stats)
+        return replace(self, settings=self.settings.over(settings))
+
+    def halted(self) -> Run:
+        """Give up what is under way: its threads begin no more calls. What comes back is for another pass."""
+        self.halt.now = True
+        return replace(self, halt=Halt())
 
     def start(self, node: Node, epoch: int, place: Place = None) -> Cursor:
         """Begin a pass over a step beneath."""
@@ -77,6 +96,8 @@ class Run:
 
     def call(self, step: str, number: int, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function of the user's for the ``number``-th element of a step."""
+        if self.halt.now:
+            raise Halted(step)
         try:
             return function(*arguments)
         except MemoryError:
@@ -161,6 +182,13 @@ class Node(ABC):
             return beneath[0]
         source = beneath[0] if len(beneath) == 1 else f"[{', '.join(beneath)}]" if beneath else ""
         return f"{source}.{self.label()}" if source else self.label()
+
+    def origin(self, run: Run) -> str:
+        """What tells the bytes behind it from others that may be there another day, though the signature is the same.
+
+        Nothing is known of what objects and functions of the user's give.
+        """
+        return " ".join(filter(None, (part.origin(run) for part in self.parts())))
 
 
 class IterNode(Node):

@@ -119,12 +119,14 @@ class MapBatch(MapNode):
     ) -> dict[str, Any]:
         """A batch of samples that nothing has changed, as the engine makes it."""
         layouts = {} if self.padding is None else self.padding.layouts(rows.reader, rows.fields)
+        left_out = set(bad)
         find_misfits(elements, layouts, bad)
         for row, error in bad.items():
             if isinstance(error, ShapeError) and error.sample is None:
                 error.path, error.sample = str(rows.reader.path), int(samples[row])
                 rows.localise(error)
-        filling = without(bad, len(elements), run, rows.settings)
+        allow(bad, left_out, rows.settings)
+        filling = without(bad, len(elements), run)
         names = rows.fields or rows.reader.field_names
         plain = rows.reader.read_batch(samples[filling], [name for name in names if name not in layouts])
         batch: dict[str, Any] = {}
@@ -158,17 +160,23 @@ def put_together(
     make, ways = node.collate or collate, {}
     if node.padding is not None:
         ways = node.padding.ways()
-        before = set(bad)
+        left_out = set(bad)
         find_misfits(elements, ways, bad)
-        bad = {row: error if row in before else blamed("batch", number, error) for row, error in bad.items()}
+        bad = {row: error if row in left_out else blamed("batch", number, error) for row, error in bad.items()}
+        allow(bad, left_out, run.settings)
         make = partial(padded, ways=ways, collate=collate)
-    return run.call("batch", number, make, [elements[row] for row in without(bad, len(elements), run, run.settings)])
+    return run.call("batch", number, make, [elements[row] for row in without(bad, len(elements), run)])
 
 
-def without(bad: dict[int, Exception], count: int, run: Run, settings: Settings) -> list[int]:
+def allow(bad: dict[int, Exception], left_out: set[int], settings: Settings) -> None:
+    """Raise the first that is no reason to leave a row out. Of those ``left_out`` beneath, settings there decided."""
+    own = bad.keys() - left_out
+    if own and settings.on_error != "skip":
+        raise bad[min(own)]
+
+
+def without(bad: dict[int, Exception], count: int, run: Run) -> list[int]:
     """Rows where each bad one has become the next good one, so that batches stay full and ranks in step."""
-    if bad and settings.on_error != "skip":
-        raise bad[min(bad)]
     good = [row for row in range(count) if row not in bad]
     if not good:
         raise bad[0]

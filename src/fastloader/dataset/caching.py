@@ -79,6 +79,11 @@ class WholeCache(MapNode):
         """All passes are the same."""
         return False
 
+    def origin(self, run: Run) -> str:
+        """That of the file, which what is beneath may have changed behind."""
+        store = None if self.path is None else self.store(run)
+        return store.origin if isinstance(store, CacheFile) else super().origin(run)
+
     def store(self, run: Run) -> Sequence[Any]:
         """The elements; a file that is there is used."""
         return self._store.get(None, lambda: self._make(run))
@@ -157,6 +162,7 @@ class CacheFile(Sequence[Any]):
             raise ChecksumError(
                 "the table is damaged", stored=crc, computed=kernels.crc32c(tail), path=path, hint=_HINT
             )
+        self.origin = f"{size}-{crc:08x}"
         self._rows = tail[: count * ROW.itemsize].view(ROW)
         stored = tail[count * ROW.itemsize :].tobytes().decode()
         if stored != signature:

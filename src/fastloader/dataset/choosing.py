@@ -257,3 +257,7 @@ class MapOptions(SameNode):
     def signature(self, run: Run) -> str:
         """That of what is beneath, under the settings."""
         return super().signature(self.under(run))
+
+    def origin(self, run: Run) -> str:
+        """The same."""
+        return super().origin(self.under(run))

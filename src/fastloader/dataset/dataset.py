@@ -28,6 +28,7 @@ from fastloader.dataset.mapping import (
     node_within,
 )
 from fastloader.dataset.mixing import Mix, Stop, weights_of
+from fastloader.dataset.rows import Chosen, chosen_samples
 from fastloader.dataset.running import explained, may_be_native, new_run, without_effect
 from fastloader.dataset.settings import OnError, Settings, checked, one_of
 from fastloader.dataset.sources import FromIterable, FromRange, FromReader, FromSequence, Restart, Restarted
@@ -310,6 +311,10 @@ class Steps(Generic[S]):
         samples = None if shard_samples is None else whole("shard_samples", shard_samples, 1)
         options = Options(fields, size, samples, compression, workers, show_progress, storage_options)
         return write(self.node, locate(path, storage_options), options)
+
+    def chosen_samples(self) -> Chosen:
+        """The reader, its samples and their fields, where nothing else is done to them: a ``DataLoader`` asks."""
+        return chosen_samples(self.node, new_run())
 
     def explain(self) -> str:
         """What runs where, a line a step, the last step first."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,7 +105,8 @@ class MapFilter(IndexNode):
 
     def _by_element(self, run: Run) -> NDArray[np.int64]:
         kept = []
-        with closing(run.start(self.parent, 0)) as elements:
+        elements, patient = run.start(self.parent, 0), True
+        try:
             for element in elements:
                 number = elements.place - 1
                 try:
@@ -114,6 +114,11 @@ class MapFilter(IndexNode):
                         kept.append(number)
                 except Skipped as skipped:
                     run.stats.skip(skipped.error)
+        except KeyboardInterrupt:
+            patient = False  # a function may be stuck for good
+            raise
+        finally:
+            elements.close(patient)
         return np.array(kept, np.int64)
 
     def _wanted(self, element: Any) -> bool:

@@ -126,6 +126,8 @@ class DatasetIterator(Iterator[Any]):
     def _let_go(self, wait: bool = True) -> None:
         cursor, self._cursor = self._cursor, None
         if cursor is not None and self._process == os.getpid():
+            if not wait:
+                self._run = self._run.halted()
             cursor.close(wait)
             self._run.stats.loaders.end()
 

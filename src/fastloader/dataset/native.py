@@ -102,11 +102,13 @@ class NativePlan:
         """A loader that makes the elements."""
         settings, padding = self.rows.settings, self.batches[0].padding
         ahead = AHEAD if self.ahead is None else -(-self.ahead // self.threads)
-        return DataLoader(
+        loader = DataLoader(
             self.rows.reader, self.batch_size, num_workers=self.threads, sampler=self, fields=self.rows.fields,
             pad=None if padding is None else padding.spec, on_error=settings.on_error or "raise", rank=0, world_size=1,
             prefetch_factor=ahead, **settings.native(),
         )  # fmt: skip
+        loader.stands_in = False  # as in batches made by Python
+        return loader
 
 
 def native_plan(node: Node, run: Run) -> NativePlan | None:

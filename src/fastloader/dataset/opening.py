@@ -12,13 +12,13 @@ from fastloader.dataset.iterator import DatasetIterator
 from fastloader.dataset.records import FromRecords, FromStream
 from fastloader.dataset.sources import FromReader
 from fastloader.errors import KeyNotFoundError
-from fastloader.formats.arrow import Where
 from fastloader.formats.decoding import Decode
 from fastloader.formats.extents import ExtentDataset
 from fastloader.formats.fld import Dataset as Stored
 from fastloader.formats.objects import Places
 from fastloader.formats.opening import Own, open_source
 from fastloader.formats.records import Records, Source, Stream
+from fastloader.formats.where import Where
 from fastloader.reader import DatasetReader
 from fastloader.stores.cache import cache_at
 from fastloader.stores.urls import is_url, local_path

@@ -7,10 +7,8 @@ and where each ends costs no reading but that of tables.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,10 +19,10 @@ from fastloader.dataset.indexing import groups
 from fastloader.dataset.records import FromRecords
 from fastloader.dataset.sources import FromReader
 from fastloader.formats.files import EachFile
+from fastloader.formats.objects import status_of
 from fastloader.formats.records import Records
 from fastloader.kernels import crc32c
 from fastloader.reader import DatasetReader
-from fastloader.stores.local import explain
 from fastloader.stores.urls import is_url
 from fastloader.types import distinct
 from fastloader.writer.intake import size_of
@@ -118,16 +116,9 @@ def _of_records(records: Records, samples: NDArray[np.int64]) -> Weights:
     if isinstance(records, EachFile):
         if any(is_url(path) for path in records.paths[:1]):  # each would be a request
             return np.full(len(samples), np.nan)
-        return np.array([_file_size(records.paths[number]) for number in samples.tolist()], np.float64)
+        return np.array([status_of(records.paths[number]).st_size for number in samples.tolist()], np.float64)
     starts = records.starts
     numbers = np.searchsorted(starts, samples, "right") - 1
     means = {number: records.source(number).size / (starts[number + 1] - starts[number])
              for number in distinct(numbers).tolist()}  # fmt: skip
     return np.array([means[number] for number in numbers.tolist()], np.float64)
-
-
-def _file_size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError as error:
-        raise explain(error, Path(path), "it was there when the dataset was opened") from error

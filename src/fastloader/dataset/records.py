@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fastloader.dataset.base import Cursor, IterNode, MapNode, Place, Run, parted
 from fastloader.dataset.blocks import Block
 from fastloader.errors import FastLoaderError
+from fastloader.formats.objects import digest_of
 from fastloader.formats.records import Names, Records, Stream
 from fastloader.types import Sample
 
@@ -30,6 +31,10 @@ class FromRecords(MapNode):
     def label(self) -> str:
         """The format and how many samples; the files may have moved."""
         return f"open({self.records.format}, {len(self.records)} samples)"
+
+    def origin(self, run: Run) -> str:
+        """That of all files."""
+        return digest_of(self.records.origins())
 
     def length(self, run: Run) -> int:
         """All samples."""
@@ -71,6 +76,10 @@ class FromStream(IterNode):
     def label(self) -> str:
         """The format and how many files."""
         return f"open({self.stream.format}, {len(self.stream.paths)} files)"
+
+    def origin(self, run: Run) -> str:
+        """That of all files."""
+        return digest_of(self.stream.origins())
 
     def cursor(self, run: Run, epoch: int, place: Place) -> Cursor:
         """The place is the file and how many of its samples were given: only that file is gone through again."""

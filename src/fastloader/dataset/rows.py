@@ -5,12 +5,12 @@ from __future__ import annotations
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from fastloader.dataset.base import MapNode, Node, Run
-from fastloader.dataset.indexing import Positions, groups, leaves
+from fastloader.dataset.indexing import IndexNode, Positions, SameNode, groups, leaves
 from fastloader.dataset.settings import Settings
 from fastloader.dataset.sources import FromReader
 from fastloader.errors import FastLoaderError
@@ -76,6 +76,50 @@ def rows_of(steps: Sequence[tuple[Node, Run]]) -> Rows | None:
     starts = np.cumsum([0, *(len(reader) for reader in readers[:-1])]).tolist()
     joined = readers[0] if len(readers) == 1 else Joined(readers)
     return Rows(joined, sources[0].fields, settings.pop(), readers, tuple(starts))
+
+
+class Chosen(NamedTuple):
+    """Samples of one reader, and which of their fields; ``None``: all, as they are."""
+
+    reader: DatasetReader
+    indices: Positions | None
+    fields: tuple[str, ...] | None
+
+
+def chosen_samples(node: Node, run: Run) -> Chosen:
+    """What a dataset chooses, where it does nothing else: the step that stands in the way is named by an error."""
+    step, endless = node, isinstance(node, MapNode) and node.endless()
+    while not isinstance(step, FromReader):
+        if isinstance(step, SameNode):
+            _refuse(step, "is a setting of a pass over a dataset, and a loader has its own; leave it out")
+        if not step.parts():
+            _refuse(step, "has none; write it as .fld first, or use .shuffle().batch() of it")
+        if not isinstance(step, MapNode):
+            _refuse(step, "takes elements as they come; let it be known ahead, or iterate over it")
+        if not isinstance(step, IndexNode):
+            _refuse(step, "does more than choose samples; leave it to pipelines= or transforms=, or iterate over it")
+        if len(step.parts()) != 1:
+            _refuse(step, "brings several datasets together; write them as one, or iterate over it")
+        (beneath,) = step.parts()
+        assert isinstance(beneath, MapNode)
+        if step.epochal() and not beneath.epochal():
+            _refuse(step, "chooses anew in each pass, as the loader does by itself; leave it out")
+        if endless and not beneath.endless():
+            _refuse(step, "has no end, and each pass of a loader has one; leave it out")
+        step = beneath
+    if node is step:
+        return Chosen(step.reader, None, step.fields)
+    assert isinstance(node, MapNode)
+    length = node.length(run)
+    assert length is not None
+    indices = np.empty(length, np.int64)
+    for group in groups(node, run, 0, np.arange(length, dtype=np.int64)):
+        indices[group.asked] = group.positions
+    return Chosen(step.reader, indices, step.fields)
+
+
+def _refuse(step: Node, why: str) -> NoReturn:
+    raise TypeError(f"a loader takes a dataset that only chooses samples of a reader, and {step.label()} {why}")
 
 
 def _place(reader: DatasetReader) -> bytes | None:

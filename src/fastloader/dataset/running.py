@@ -9,6 +9,7 @@ from fastloader.dataset.base import Cursor, IterNode, MapNode, Node, Place, Run,
 from fastloader.dataset.choosing import MapOptions
 from fastloader.dataset.indexing import IndexNode, OneByOne
 from fastloader.dataset.native import NativeCursor, native_plan
+from fastloader.dataset.room import check_room
 from fastloader.dataset.sources import FromReader
 from fastloader.dataset.streaming import IterOptions
 from fastloader.samplers import StateError
@@ -19,6 +20,7 @@ class Chooser:
 
     def begin(self, node: Node, run: Run, epoch: int, place: Place) -> Cursor:
         """A pass that goes on from ``place``."""
+        check_room(node, run)
         if isinstance(node, IterNode):
             return node.cursor(run, epoch, place)
         assert isinstance(node, MapNode)

@@ -33,6 +33,10 @@ class FromReader(MapNode):
         number = 1 if manifest is None or manifest.change is None else manifest.snapshot
         return f"open({len(self.reader)} samples{f' of snapshot {number}' if number > 1 else ''})"
 
+    def origin(self, run: Run) -> str:
+        """That of the files."""
+        return self.reader.dataset.origin
+
     def length(self, run: Run) -> int:
         """All samples."""
         return len(self.reader)

@@ -7,6 +7,7 @@ are sent to a folder of their own within the dataset's, and become the dataset w
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import secrets
@@ -21,6 +22,7 @@ from fastloader.formats.fld import Dataset as Stored
 from fastloader.formats.fld.remote_target import own_files, put_manifest
 from fastloader.formats.fld.sending import published_manifest, remove_objects
 from fastloader.formats.fld.snapshots import FOLDER
+from fastloader.formats.fld.target import refuse_foreign
 from fastloader.stores import ChangedError, ObjectPath, exchange, write_atomically
 from fastloader.stores.copying import below
 from fastloader.stores.local import remove, sync_directory
@@ -55,11 +57,25 @@ class Stage(Protocol):
         """Make the dataset appear."""
 
 
-def _refused(where: object) -> StoreError:
+def _refused(where: object, left: bytes, about: bytes) -> StoreError:
+    if _but_origin(left) == _but_origin(about):
+        return StoreError(
+            "holds shards of an earlier try, and files that are converted have changed since then", path=where,
+            hint="remove it to begin anew",
+        )  # fmt: skip
     return StoreError(
         "holds what another conversion has left, of another source or with other fields or shards", path=where,
         hint="remove it, or repeat that conversion",
     )  # fmt: skip
+
+
+def _but_origin(about: bytes) -> Any:
+    """What is being converted, apart from whether the bytes are the same."""
+    with contextlib.suppress(ValueError):
+        told = json.loads(about)
+        if isinstance(told, dict) and told.pop("origin", None) is not None:
+            return told
+    return about
 
 
 class LocalStage:
@@ -83,12 +99,13 @@ class LocalStage:
 
     def begin(self, about: bytes) -> None:
         """Make the folder, or look into what is there."""
+        self._refuse_foreign()
         marker = self._aside / MARKER
         if not marker.exists():
             self._aside.mkdir(exist_ok=True)
             write_atomically(marker, about)
         elif marker.read_bytes() != about:
-            raise _refused(self._aside)
+            raise _refused(self._aside, marker.read_bytes(), about)
 
     def samples(self) -> int:
         """Those of the dataset there."""
@@ -99,12 +116,18 @@ class LocalStage:
         if os.path.isdir(self.data):
             Manifest(Manifest.load(Path(self.data)).shards).save(Path(self.data))
             remove(Path(self.data) / FOLDER)
+        self._refuse_foreign()  # it may have come meanwhile
         if self._path.exists():
             exchange(Path(self.data), self._path)
         else:
             os.rename(self.data, self._path)
         sync_directory(self._path.parent)
         remove(self._aside)
+
+    def _refuse_foreign(self) -> None:
+        """What is replaced is a dataset and nothing else."""
+        if self._path.is_dir():
+            refuse_foreign(self._path)
 
 
 class BucketStage:
@@ -134,7 +157,7 @@ class BucketStage:
             store.put(self._marker.key, token + b"\n" + about, if_absent=True)
         token, _, told = bytes(store.read(self._marker.key)).partition(b"\n")
         if not _TOKEN.fullmatch(token) or told != about:
-            raise _refused(self._marker)
+            raise _refused(self._marker, told, about)
         self._folder = self._where / f"data-{token.decode()}"
 
     def samples(self) -> int:

@@ -238,6 +238,10 @@ class IterOptions(IterNode):
         """That of what is beneath, under the settings."""
         return super().signature(self.under(run))
 
+    def origin(self, run: Run) -> str:
+        """The same."""
+        return super().origin(self.under(run))
+
     def under(self, run: Run) -> Run:
         """With the settings."""
         return run.under(self.settings)

@@ -9,10 +9,11 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, Literal
 
 from fastloader.dataset.base import Cursor, Over, Parallel, Place, Run, Skipped
+from fastloader.threads import GRACE, DaemonPool, end_calls
 
 AUTO_AHEAD = (2, 16)
 """Elements made ahead by "auto": at first, and at most."""
@@ -111,7 +112,7 @@ class InOrder:
         self._call = call
         self._width = width
         self._flying: deque[tuple[Future[Any], Place]] = deque()
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: DaemonPool | None = None
         self._end: Exception | None = None
         self._process = os.getpid()
 
@@ -145,7 +146,7 @@ class InOrder:
         """Keep the threads busy. What went wrong on the way comes behind the elements before it."""
         if self._pool is None:
             most = self._width.most if isinstance(self._width, Tuned) else self._width.calls
-            self._pool = ThreadPoolExecutor(most, "fastloader-dataset")
+            self._pool = DaemonPool(most, "fastloader-dataset")
         while self._end is None and len(self._flying) < self._width.flying:
             try:
                 argument, place = self._pull()
@@ -254,9 +255,10 @@ class Ahead(Over):
 @atexit.register
 def _end_all() -> None:
     """A thread must not run on while the interpreter is taken apart."""
+    end_calls()  # one that a pass waits for would keep it
     ahead = list(_running)
     for one in ahead:
         one.close(wait=False)
     for one in ahead:
         if one._thread is not None:
-            one._thread.join(timeout=1)
+            one._thread.join(timeout=GRACE)

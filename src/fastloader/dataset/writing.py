@@ -286,6 +286,7 @@ def about(elements: Elements, fields: Mapping[str, Field], options: Options, pla
     """What must agree for a conversion to go on with what another has left."""
     told: dict[str, Any] = {
         "expression": elements.node.signature(elements.run),
+        "origin": elements.node.origin(elements.run),
         "fields": {name: [field.type_id, field.to_binary().hex()] for name, field in fields.items()},
         "compression": str(options.compression),
     }  # fmt: skip

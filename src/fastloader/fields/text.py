@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,6 +36,28 @@ def utf8(value: Any) -> bytes:
     raise TypeError(f"expected text, got {type(value).__name__}")
 
 
+def as_text(value: Any) -> Any:
+    """Dates, times, spans of time and decimals as the text that says the same; anything else as it is.
+
+    >>> as_text(datetime.timedelta(days=1, seconds=2.5)), as_text(Decimal("1.50"))
+    ('P1DT2.500000S', '1.50')
+    """
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, datetime.timedelta):
+        return _span(value)
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def _span(value: Any) -> str:
+    """In ISO 8601. Spans of pandas know how, and have nanoseconds."""
+    if hasattr(value, "isoformat"):
+        return str(value.isoformat())
+    size = abs(value)
+    part = f".{size.microseconds:06d}" if size.microseconds else ""
+    return f"{'-' if value.days < 0 else ''}P{size.days}DT{size.seconds}{part}S"
+
+
 class TextDecoder(Decoder):
     """Gives ``str``."""
 
@@ -56,6 +80,9 @@ class TextDecoder(Decoder):
 @dataclass(frozen=True, slots=True)
 class TextField(Field):
     """Text, stored as UTF-8 and compressed by zstd unless the writer is told otherwise. Batches are lists of ``str``.
+
+    Dates, times and decimals are taken too, and are their text from then on: ISO 8601, and what ``str`` makes of a
+    ``Decimal``.
 
     ``dictionary`` is for short texts, which alone hardly get smaller: a size in bytes, as a number or like "32KiB". The
     writer then makes a dictionary of that size of the first texts, stores it once in each file, and compresses with it.
@@ -83,11 +110,11 @@ class TextField(Field):
 
     def prepare(self, value: Any) -> bytes:
         """Encoded at once: bad text is told where it is given."""
-        return utf8(value)
+        return utf8(as_text(value))
 
     def encode(self, value: Any) -> Encoded:
-        """Takes text, or bytes that are UTF-8."""
-        return Encoded((), value if type(value) is bytes else utf8(value))
+        """Takes text, bytes that are UTF-8, dates, times and decimals."""
+        return Encoded((), value if type(value) is bytes else utf8(as_text(value)))
 
     def encode_many(self, values: Sequence[Any]) -> EncodedColumn | None:
         """What ``prepare`` made is what is stored."""

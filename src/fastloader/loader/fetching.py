@@ -170,9 +170,13 @@ class Fetcher:
             self._engine.look_at_blocks()
 
     def _fetch(self, ticket: int, file: RemoteFile, begin: int, size: int) -> None:
-        self.requests += 1
         if file.cached is None:
-            file.begin_read(begin, size, lambda data, error: self._done(ticket, file, size, data, error))
+
+            def done(data: Any, error: BaseException | None) -> None:
+                self._came(size)
+                self._done(ticket, file, size, data, error)
+
+            file.begin_read(begin, size, done)
             return
         mapped = file.cached.mapped(begin // BLOCK) if begin // BLOCK == (begin + size - 1) // BLOCK else None
         if mapped is not None:
@@ -195,7 +199,7 @@ class Fetcher:
         try:
             assert file.cached is not None
             if number != (begin + size - 1) // BLOCK:  # who asks for parts of several gets them joined
-                return self._done(ticket, file, size, file.cached.read(begin, size), None)
+                return self._done(ticket, file, size, file.cached.read(begin, size, self._came), None)
             found = file.cached.find(number)
             if found is None:
                 whole = file.cached.place(number)
@@ -212,15 +216,22 @@ class Fetcher:
         self, ticket: int, file: RemoteFile, begin: int, size: int, data: memoryview, error: BaseException | None
     ) -> None:
         kept = stamp = None
+        assert file.cached is not None
+        self._came(file.cached.place(begin // BLOCK)[1])
         if error is None:
             try:
-                assert file.cached is not None
                 kept = file.cached.keep(begin // BLOCK, data)
                 stamp = None if kept is None else file.cached.stamp(begin // BLOCK)
             except BaseException as found:
                 error = found
         part = None if error else _part(data if kept is None else kept, begin, size)
         self._done(ticket, file, size, part, error, stamp)
+
+    def _came(self, size: int) -> None:
+        """So many bytes were asked of the server, and it has answered; what the disk had is not counted."""
+        with self._changed:
+            self.requests += 1
+            self.bytes += size
 
     def _done(
         self, ticket: int, file: RemoteFile, size: int, data: Any, error: BaseException | None,
@@ -229,7 +240,6 @@ class Fetcher:
         """``stamp`` tells of a block on the disk, as it was when it was found to be right."""
         with self._changed:
             self._in_flight -= 1
-            self.bytes += size
             self._period_bytes += size
             self._observe()
             if self._has_room():

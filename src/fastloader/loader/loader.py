@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -13,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.errors import DecodeError, FastLoaderError, NotFoundError
+from fastloader.errors import NotFoundError
 from fastloader.loader.columns import Column
+from fastloader.loader.finishing import Finishing
 from fastloader.loader.memory import memory_lines
 from fastloader.loader.options import LoaderOptions, OnError, OrderName, ThreadingOptions, Transform
 from fastloader.loader.padding import PadSpec
+from fastloader.loader.passes import Pass, Progress
 from fastloader.loader.reading import Io
 from fastloader.loader.runner import SPARE_SLOTS, Runner
 from fastloader.loader.stats import Counters
@@ -30,24 +29,24 @@ from fastloader.samplers import BatchOrder, EpochDigest, Order, Position, Remain
 from fastloader.samplers.checks import whole
 from fastloader.types import Batch
 
-DIGESTED_AT_ONCE = 64
-
 
 class DataLoader:
     """Iterates over a reader in batches: dictionaries of arrays, as ``DatasetReader.read_batch`` gives them.
 
     Each pass is the next epoch. What a step gives is a function of the dataset, ``seed``, the epoch, the step and the
     world alone, not of ``num_workers`` or timing. Reading and decoding run in ``num_workers`` native threads that never
-    hold the GIL (4 unless told otherwise; 0: one, and everything in Python runs in the caller's thread), and in the
-    caller's thread while it would wait. ``num_workers * prefetch_factor`` batches are made ahead. A batch's arrays stay
-    valid as long as they are held.
+    hold the GIL (4 unless told otherwise, at most 1,024; 0: one, and everything in Python runs in the caller's thread),
+    and in the caller's thread while it would wait. ``num_workers * prefetch_factor`` batches are made ahead. A batch's
+    arrays stay valid as long as they are held.
 
     - ``transforms``: by field, a function of that field's part of the batch; ``collate_fn`` takes the whole batch. Both
       run in Python threads, in order.
+    - ``reader``: of a dataset or archive; or an expression over one that only chooses samples of it (``filter``,
+      ``take``, ``skip``, ``shard``, slices), whose numbers are then ``indices``: 8 bytes each.
     - ``order``: "sequential", "random" (the default, unless ``shuffle=False``), or "quasi_random", which reads whole
       pages and shuffles within ``window`` of them. ``indices`` restricts to some samples. ``sampler`` is an order of
       ``fastloader.samplers``, any iterable of sample numbers, or one of torch's samplers, and decides the order by
-      itself; a batch sampler decides the batches too, whatever ``batch_size`` says.
+      itself; a batch sampler decides the batches too, whatever ``batch_size`` says, and ``drop_last`` is told to it.
     - ``fields``: which to load.
     - ``pipelines``: by field, a list of ``fastloader.ops``. Those on images, arrays and sounds run in the engine, from
       stored bytes to the finished row of the batch in one go; functions of yours run on values of any field. All are
@@ -58,8 +57,10 @@ class DataLoader:
       array where shapes agree, else a list. "ragged": values one behind the other, with ``name_offsets`` (batch + 1).
       "longest", a length, or a ``fastloader.Pad``: rows of one length. ``name_lengths`` comes with both, masked where a
       value is missing; its length is 0.
-    - ``on_error``: "raise"; "skip" (a bad sample's row becomes that of the next good one of the batch); "replace" (the
-      bad value comes as a missing one). ``stats()`` counts and lists what was bad.
+    - ``on_error``: "raise"; "skip" (a bad sample's row becomes that of the next good one of the batch, or of batches
+      further on in the epoch's order where there is none); "replace" (the
+      bad value comes as a missing one). ``stats()`` counts and lists what was bad. It holds for functions of yours too:
+      which sample it was is found out by giving them one at a time.
     - ``rank``, ``world_size``: from the usual environment variables when absent. ``remainder`` says how an epoch ends
       that can't be dealt equally: "uneven", "drop" or "pad".
     - ``io``: how bytes come that are not in memory. "mmap" lets the system bring them when they are touched. "uring"
@@ -79,6 +80,8 @@ class DataLoader:
     parts: Mapping[str, float] = MappingProxyType({})
     """Fields of JPEGs of which this share comes as parts still to be decoded (``kernels.PART``), for those who do that
     elsewhere; to be set before the first pass."""
+    stands_in: bool = True
+    """Whether others of the epoch stand in for a batch without a good sample, where bad ones are skipped."""
 
     def __init__(
         self,
@@ -112,30 +115,32 @@ class DataLoader:
         self._runner: Runner | None = None
         if not isinstance(reader, DatasetReader):
             reader = getattr(reader, "reader", reader)  # an archive has one of its files
+        if not isinstance(reader, DatasetReader) and hasattr(reader, "chosen_samples"):  # an expression
+            if indices is not None:
+                raise ValueError("indices: the dataset chooses samples already; choose with its steps, or with these")
+            reader, indices, own = reader.chosen_samples()
+            fields = own if fields is None else fields
         if not isinstance(reader, DatasetReader):
             raise TypeError(
                 f"a loader takes a reader of a .fld dataset, not a {type(reader).__name__}; give it "
-                "fastloader.open(path) of one, or of tars, zips or Barecat archives; or use .shuffle().batch() of a "
-                "dataset, or write it as .fld first"
+                "fastloader.open(path) of one, or of tars, zips or Barecat archives that are not packed; iterate "
+                ".shuffle().batch() of a dataset such as this, or write it as .fld first"
             )
         self.reader = reader
         self.options = LoaderOptions(
             batch_size=batch_size, shuffle=shuffle, num_workers=num_workers, drop_last=drop_last,
-            transforms=dict(transforms or {}), collate_fn=collate_fn, prefetch_factor=prefetch_factor, seed=seed,
-            order=order, window=window, indices=indices, sampler=sampler, fields=fields,
-            pipelines={name: ops if isinstance(ops, Views) else list(ops) for name, ops in (pipelines or {}).items()},
-            batch_ops=tuple(batch_ops),
-            pad=pad, on_error=on_error,
-            rank=rank, world_size=world_size, remainder=remainder, io=io, memory_limit=memory_limit,
-            threading=threading or ThreadingOptions(), auto_tune=auto_tune,
+            transforms={} if transforms is None else transforms, collate_fn=collate_fn,
+            prefetch_factor=prefetch_factor, seed=seed, order=order, window=window, indices=indices, sampler=sampler,
+            fields=fields, pipelines={} if pipelines is None else pipelines, batch_ops=batch_ops, pad=pad,
+            on_error=on_error, rank=rank, world_size=world_size, remainder=remainder, io=io, memory_limit=memory_limit,
+            threading=ThreadingOptions() if threading is None else threading, auto_tune=auto_tune,
         )  # fmt: skip
         self._prepare()
         self._next_epoch = 0
         self._resume: Position | None = None
-        # The epoch, what was done of it when this pass began, and the step last given.
-        self._place: tuple[int, int, int | None] = (0, 0, None)
-        self._digest = EpochDigest(0)
-        self._undigested: list[NDArray[np.int64]] = []
+        self._progress = Progress(0)
+        self._counters: Counters | None = None
+        self._last_stats: dict[str, Any] | None = None
 
     def _prepare(self) -> None:
         """What follows from the options for the reader there is."""
@@ -159,15 +164,12 @@ class DataLoader:
         if self._resume is not None and self._resume.epoch == self._next_epoch:
             return
         self._resume = None
-        self._place = (self._next_epoch, 0, None)
+        self._progress = self._progress.moved(self._next_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loader is, in a few numbers ready for JSON: behind the batch that was given last."""
-        epoch, done, step = self._place
-        if step is not None:
-            done = self.plan.done_after(step, done, epoch)
+        """Where the loader is, in a few numbers ready for JSON: behind the batch that its newest pass gave last."""
         named = {} if self.reader.snapshot is None else {"snapshot": self.reader.snapshot}
-        return Position.of(self.plan, epoch, done).to_dict() | named
+        return Position.of(self.plan, self._progress.epoch, self._progress.done(self.plan)).to_dict() | named
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state with the next pass, on as many ranks and workers as there are now.
@@ -182,7 +184,7 @@ class DataLoader:
         self.plan = plan
         self._resume = position
         self._next_epoch = position.epoch
-        self._place = (position.epoch, position.done, None)
+        self._progress = self._progress.moved(position.epoch, position.done)
 
     def _go_back(self, snapshot: Any) -> None:
         """Read the snapshot that a state names. One of an earlier version names none."""
@@ -202,11 +204,11 @@ class DataLoader:
         self._prepare()
 
     def digest(self) -> EpochDigest:
-        """What this rank was given of the current epoch, in a form that ranks can merge and compare."""
-        if self._undigested:
-            given, self._undigested = self._undigested, []
-            self._digest = self._digest.add(np.concatenate(given))
-        return self._digest
+        """What this rank was given in the newest pass, in a form that ranks can merge and compare.
+
+        Samples that ``on_error="skip"`` left out are not in it, and those in their place count again.
+        """
+        return self._progress.digest()
 
     def stats(self) -> dict[str, Any]:
         """What was done and where the time went since the loader was made: a dictionary ready for JSON.
@@ -227,12 +229,15 @@ class DataLoader:
         - ``io``: the ``mode`` of reading, stored ``bytes`` of batches, seconds that batches or threads were ``waiting``
           for them, ``major_faults``. Where they are read ahead: ``reads`` and ``read_bytes``, of which payloads are
           ``payload_bytes``; ``batches_in_memory``, which needed none; payloads ``given_up`` to the mapping for want of
-          memory. Of objects in a store: ``requests`` and ``fetched_bytes``, how many may be ``in_flight`` and how many
-          were at most, how many were ``hedged`` (asked for twice), ``cache_hits`` and ``cache_misses``.
+          memory. Of objects in a store: ``requests`` and ``fetched_bytes`` of the server, how many may be
+          ``in_flight`` and how many were at most, how many were ``hedged`` (asked for twice), ``cache_hits`` and
+          ``cache_misses``.
         - ``memory``: bytes of the ``largest_batch``, and of batches' memory ``kept`` for reuse. ``slots``: for how many
           batches memory was ever made. ``ahead``: how many are made ahead.
         - ``tuning``: what ``auto_tune`` chose and why, or ``None``.
         """
+        if self._runner is None and self._last_stats is not None:
+            return self._last_stats
         return self._running().stats()
 
     def explain(self) -> str:
@@ -257,6 +262,8 @@ class DataLoader:
         """End the threads. Batches already given stay valid."""
         if self._runner is not None:
             self._runner.stop()
+            if self._runner.mine:
+                self._counters, self._last_stats = self._runner.counters, self._runner.stats()
             self._runner = None
 
     def __enter__(self) -> DataLoader:
@@ -273,7 +280,8 @@ class DataLoader:
             pass
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_runner": None, "_pipelines": {}, "pinning": None}
+        own = {"_runner": None, "_counters": None, "_last_stats": None}  # this process's
+        return {**self.__dict__, **own, "_pipelines": {}, "pinning": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -284,28 +292,26 @@ class DataLoader:
         if self._resume is not None:
             epoch, done, self._resume = self._resume.epoch, self._resume.done, None
         self._next_epoch = epoch + 1
-        self._place = (epoch, done, None)
-        self._digest = EpochDigest(epoch)
-        self._undigested = []
-        return self._epoch(epoch, done)
+        self._progress = Progress(epoch, done)
+        return self._pass(epoch, done)
 
-    def _epoch(self, epoch: int, done: int) -> Iterator[Any]:
+    def _pass(self, epoch: int, done: int) -> Pass:
         runner = self._running()
-        steps = self.plan.steps(done, epoch)
-        batches = (self.plan.batch(epoch, step, done) for step in range(steps))
-        custom = bool(self.options.transforms or self.options.collate_fn or self._batch_steps)
-        finish = partial(self._finish, runner.counters, epoch) if custom else _as_it_is
-        python = self.options.workers if custom or runner.needs_python else 0
-        with contextlib.closing(runner.run(batches, finish, python, epoch)) as finished:
-            for step in range(steps):
-                batch, samples = next(finished)
-                self._place = (epoch, done, step)
-                self._undigested.append(samples)
-                if len(self._undigested) == DIGESTED_AT_ONCE:
-                    self.digest()
-                yield batch
-                del batch
-        self._place = (epoch + 1, 0, None)
+        options = self.options
+        plan = self.plan.holding(epoch)  # for the length of this pass, however many others begin meanwhile
+        steps = plan.steps(done, epoch)
+        batches = (plan.batch(epoch, step, done) for step in range(steps))
+        finishing = None
+        if options.transforms or options.collate_fn or self._batch_steps:
+            steps_of_all, collate = self._batch_steps, options.collate_fn
+            finishing = Finishing(steps_of_all, options.transforms, collate, runner.counters, epoch)
+        python = options.workers if finishing is not None or runner.needs_python else 0
+
+        def instead(step: int, further: int) -> NDArray[np.int64]:
+            return plan.instead(epoch, step, done, further)
+
+        stand_in = instead if self.stands_in else None
+        return Pass(steps, self._progress, runner.run(batches, finishing, python, epoch, stand_in))
 
     def _columns(self) -> list[Column]:
         # Only those asked for: the type of another may be unknown here.
@@ -342,39 +348,13 @@ class DataLoader:
             threads, ahead, limit = options.native_threads, options.ahead, options.memory_bytes
             reading = options.reading(dataset, [column.field for column in columns], self.plan)
             room = None if limit is None else limit - reading.memory
+            known, self._counters = self._counters, None
+            if known is not None and len(known.columns) != len(columns):
+                known = None  # of a snapshot that had other fields
             self._runner = Runner(
-                dataset, columns, threads, ahead, options.on_error, reading=reading, memory_limit=limit,
+                dataset, columns, threads, ahead, options.on_error, counters=known, reading=reading, memory_limit=limit,
                 helping=not options.threading.private_threadpool_size,
                 threads_a_batch=options.threading.max_intra_op_parallelism or 0,
                 tuner=Tuner(Limits(threads, ahead, room)) if options.auto_tune else None, pinning=self.pinning,
             )  # fmt: skip
         return self._runner
-
-    def _finish(
-        self, counters: Counters, epoch: int, batch: Batch, samples: NDArray[np.int64]
-    ) -> tuple[Any, NDArray[np.int64]]:
-        """The batch as operations on all of it and the user's functions make it."""
-        for step in self._batch_steps:
-            step.run(batch, samples, epoch)
-        began = time.perf_counter()
-        spent = {}
-        for name, transform in self.options.transforms.items():
-            try:
-                batch[name] = transform(batch[name])
-            except FastLoaderError:
-                raise
-            except Exception as error:
-                some = f"samples {samples[:4].tolist()}{' ...' if len(samples) > 4 else ''}"
-                raise DecodeError(
-                    f"the transform failed on {some}: {type(error).__name__}: {error}",
-                    path=self.reader.path, field=name,
-                ) from error  # fmt: skip
-            before, began = began, time.perf_counter()
-            spent[name] = began - before
-        collated = batch if self.options.collate_fn is None else self.options.collate_fn(batch)
-        counters.transformed(spent, time.perf_counter() - began)
-        return collated, samples
-
-
-def _as_it_is(batch: Batch, samples: NDArray[np.int64]) -> tuple[Batch, NDArray[np.int64]]:
-    return batch, samples

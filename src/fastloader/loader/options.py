@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
@@ -13,6 +14,7 @@ from fastloader.errors import FormatError
 from fastloader.fields import Field, ListField, RowDecoder
 from fastloader.formats.fld import Dataset
 from fastloader.formats.fld.layout import MIN_PAGE_SIZE
+from fastloader.loader import arguments
 from fastloader.loader.padding import Layout, PadSpec, Way, check_way, elements_of, layouts, way_of
 from fastloader.loader.policy import POLICIES
 from fastloader.loader.reading import LEAST_MEMORY, Habit, Io, Reading, check_io, plan_reading
@@ -38,6 +40,7 @@ from fastloader.samplers import (
     BatchSchedule,
     FromBatches,
     FromIterable,
+    LengthBuckets,
     Order,
     Pages,
     Plan,
@@ -47,13 +50,15 @@ from fastloader.samplers import (
     Sequential,
     Shuffled,
     Subset,
+    Weighted,
     as_indices,
     deals,
+    describe,
     gives_batches,
     is_vast,
     world_from_environment,
 )
-from fastloader.samplers.checks import whole
+from fastloader.samplers.checks import flag, seed_of, whole
 from fastloader.types import Batch, parse_size
 
 OrderName = Literal["sequential", "random", "quasi_random"]
@@ -78,8 +83,11 @@ class ThreadingOptions:
     def __post_init__(self) -> None:
         for name in ("private_threadpool_size", "max_intra_op_parallelism"):
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
                 raise ValueError(f"{name}={value!r}: a whole number of threads, or None")
+            object.__setattr__(self, name, arguments.threads(name, value))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,12 +122,26 @@ class LoaderOptions:
     auto_tune: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in (("batch_size", 1), ("num_workers", 0), ("prefetch_factor", 1), ("seed", 0), ("window", 1)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"{name}={value}: at least {least}")
-        if self.seed >= 2**64:
-            raise ValueError(f"seed={self.seed}: below 2**64")
+        if self.threading is not None and not isinstance(self.threading, ThreadingOptions):
+            raise TypeError(f"threading={self.threading!r}: a fastloader.ThreadingOptions is needed")
+        for name, value in (
+            ("batch_size", whole("batch_size", self.batch_size, 1, 2**32)),
+            ("num_workers", None if self.num_workers is None else arguments.threads("num_workers", self.num_workers)),
+            ("prefetch_factor", whole("prefetch_factor", self.prefetch_factor, 1, 2**21)),
+            ("seed", seed_of(self.seed)),
+            ("window", whole("window", self.window, 1)),
+            ("shuffle", flag("shuffle", self.shuffle)),
+            ("drop_last", flag("drop_last", self.drop_last)),
+            ("auto_tune", flag("auto_tune", self.auto_tune)),
+            ("fields", arguments.names("fields", self.fields)),
+            ("transforms", arguments.functions("transforms", self.transforms)),
+            ("pipelines", arguments.operations("pipelines", self.pipelines)),
+            ("batch_ops", tuple(arguments.several("batch_ops", self.batch_ops))),
+            ("threading", self.threading or ThreadingOptions()),
+        ):
+            object.__setattr__(self, name, value)
+        if self.collate_fn is not None:
+            arguments.function("collate_fn", self.collate_fn)
         if self.order is not None and self.order not in get_args(OrderName):
             raise ValueError(f"order={self.order!r}: one of {', '.join(get_args(OrderName))}")
         if self.on_error not in POLICIES:
@@ -156,7 +178,7 @@ class LoaderOptions:
     def chosen_fields(self, reader: DatasetReader) -> list[str]:
         """The fields to load, in the reader's order; transforms must be of these."""
         known = reader.field_names
-        chosen = known if self.fields is None else [self.fields] if isinstance(self.fields, str) else self.fields
+        chosen = known if self.fields is None else self.fields
         for what, names, among in (
             ("fields", chosen, known),
             ("pipelines for", self.pipelines, list(chosen)),
@@ -237,10 +259,16 @@ class LoaderOptions:
             lanes, run = whole("lanes", saved["lanes"], 1), whole("run", saved.get("run"), 1)
         order = self._order(reader, lanes, run)
         if isinstance(order, BatchOrder):
-            return BatchSchedule(order, rank=rank, world_size=world_size, remainder=self.remainder)
+            if self.drop_last and not getattr(self.sampler, "drop_last", False):
+                name = type(self.sampler).__name__
+                raise ValueError(f"drop_last=True: a {name} decides the batches by itself; give drop_last to it")
+            return BatchSchedule(
+                order, rank=rank, world_size=world_size, remainder=self.remainder, dataset_length=len(reader)
+            )
         return Schedule(
-            order, self.batch_size, drop_last=self.drop_last, rank=rank, world_size=world_size, remainder=self.remainder
-        )
+            order, self.batch_size, drop_last=self.drop_last, rank=rank, world_size=world_size,
+            remainder=self.remainder, dataset_length=len(reader),
+        )  # fmt: skip
 
     @property
     def memory_bytes(self) -> int | None:
@@ -268,6 +296,7 @@ class LoaderOptions:
     def _order(self, reader: DatasetReader, lanes: int, run: int) -> Order | BatchOrder:
         if self.sampler is not None:
             if isinstance(self.sampler, Order | BatchOrder):
+                _check_length(self.sampler, len(reader))
                 return self.sampler
             wrapper: Any = FromBatches if gives_batches(self.sampler) else FromIterable
             return wrapper(self.sampler, len(reader))  # type: ignore[no-any-return]
@@ -288,6 +317,17 @@ class LoaderOptions:
         length = len(reader) if indices is None else len(indices)
         inner: Order = Shuffled(length, self.seed) if name == "random" else Sequential(length)
         return inner if indices is None else Subset(indices, len(reader), inner)
+
+
+def _check_length(order: Order | BatchOrder, length: int) -> None:
+    """Refuse an order of this library that was made for a dataset of another length."""
+    if isinstance(order, Sequential | Shuffled | QuasiRandom | Subset | Weighted | LengthBuckets):
+        stated = describe(order)["dataset"]
+        if stated != length:
+            raise ValueError(
+                f"sampler: this {type(order).__name__} is for a dataset of {stated} samples, and this has {length}; "
+                "make it anew, or choose among the samples by Subset or indices="
+            )
 
 
 def _follows_alone(field: Field, ops: Any) -> bool:

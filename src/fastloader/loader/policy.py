@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,21 +22,21 @@ def settle(
     faults: list[Fault],
     policy: str,
     columns: Sequence[Column],
-) -> Batch:
-    """The batch as the policy wants it. ``values`` holds each field's part and which of its rows are there, if not all.
+) -> tuple[Batch, NDArray[np.int64] | None]:
+    """The batch as the policy wants it, and which of the rows it has, if not all in order.
+
+    ``values`` holds each field's part and which of its rows are there, if not all.
 
     ``raise``: the first fault is raised. ``skip``: the sample's row, in all fields, becomes that of the next good
     sample of the batch, so batches stay full. ``replace``: only the bad value becomes a missing one.
     """
+    rows = None
     if faults and policy == "raise":
-        raise min(faults, key=lambda fault: fault.row).error
+        raise first_error(faults)
     if faults and policy == "skip":
-        good = np.setdiff1d(np.arange(samples), [fault.row for fault in faults])
-        if not len(good):
-            raise min(faults, key=lambda fault: fault.row).error
-        rows = np.arange(samples)
-        for row in {fault.row for fault in faults}:
-            rows[row] = good[np.searchsorted(good, row) % len(good)]
+        rows = good_rows(samples, {fault.row for fault in faults})
+        if rows is None:
+            raise first_error(faults)
         known = {column.name: column for column in columns}
         values = {name: _take(known.get(name), *value, rows) for name, value in values.items()}
     batch: Batch = {}
@@ -46,7 +46,23 @@ def settle(
             batch[name] = value if valid is None else mask_missing(value, valid)
         else:
             batch |= value.entries(name, valid)
-    return batch
+    return batch, rows
+
+
+def good_rows(count: int, bad: Collection[int]) -> NDArray[np.int64] | None:
+    """For each row itself, or the next good one in place of a bad one; ``None`` where all are bad."""
+    good = np.setdiff1d(np.arange(count), list(bad))
+    if not len(good):
+        return None
+    rows = np.arange(count)
+    for row in bad:
+        rows[row] = good[np.searchsorted(good, row) % len(good)]
+    return rows
+
+
+def first_error(faults: Sequence[Fault]) -> Exception:
+    """That of the first row."""
+    return min(faults, key=lambda fault: fault.row).error
 
 
 def _take(

@@ -129,19 +129,13 @@ def plan_reading(
 
 
 def _check_cache(dataset: Dataset, cache: BlockCache, habit: Habit) -> None:
-    """A cache must hold what is read again soon, or the same blocks would be fetched over and over.
-
-    In random order that is everything; else the pages of a window, and those of the next.
-    """
-    needed = sum(cache.room_for(one.size) for one in dataset.objects)
-    if habit.window:
-        needed = min(needed, cache.room_for((2 * habit.window + 4) * max(dataset.page_size, BLOCK)))
-    if cache.limit < needed:
-        what = f"{habit.window} pages at a time are" if habit.window else "in random order all of it is"
-        raise ValueError(
-            f"cache_size: {dataset.path} needs {needed} bytes, the cache may have {cache.limit}: {what} read again "
-            "soon; give it more, leave the cache out, or use order='quasi_random' with a smaller window"
-        )
+    """In random order everything is read again soon; else the pages of a window, and those of the next."""
+    cache.check_room(
+        dataset.path, (one.size for one in dataset.objects),
+        (2 * habit.window + 4) * max(dataset.page_size, BLOCK) if habit.window else None,
+        f"{habit.window} pages at a time are" if habit.window else "in random order all of it is",
+        "use order='quasi_random' with a smaller window",
+    )  # fmt: skip
 
 
 def batches_within(memory_limit: int, reading: Reading, batch_bytes: int, wanted: int) -> int:

@@ -2,6 +2,7 @@
 
 from fastloader.samplers.buckets import BatchOrder, LengthBuckets
 from fastloader.samplers.digest import EpochDigest, Verdict
+from fastloader.samplers.given import OrderError
 from fastloader.samplers.iterable import FromBatches, FromIterable, deals, gives_batches
 from fastloader.samplers.order import Description, Order, Sequential, Shuffled, describe, pages_at_once
 from fastloader.samplers.position import Position, StateError
@@ -13,7 +14,7 @@ from fastloader.samplers.world import World, world_from_environment
 
 __all__ = [
     "DENSE", "BatchOrder", "BatchSchedule", "Description", "EpochDigest", "FromBatches", "FromIterable",
-    "LengthBuckets", "Order", "PagedDataset", "Pages", "Plan", "Position", "QuasiRandom", "Remainder", "Schedule",
-    "Sequential", "Shuffled", "StateError", "Subset", "Verdict", "Weighted", "World", "as_indices", "deals",
+    "LengthBuckets", "Order", "OrderError", "PagedDataset", "Pages", "Plan", "Position", "QuasiRandom", "Remainder",
+    "Schedule", "Sequential", "Shuffled", "StateError", "Subset", "Verdict", "Weighted", "World", "as_indices", "deals",
     "describe", "gives_batches", "is_vast", "pages_at_once", "world_from_environment",
 ]  # fmt: skip

@@ -27,6 +27,13 @@ def whole(name: str, value: Any, least: int = 0, below: int = 2**63) -> int:
     return number
 
 
+def flag(name: str, value: Any) -> bool:
+    """``value`` as a ``bool``, if it is a truth value: a word like "no" would be a true one."""
+    if isinstance(value, bool | np.bool_) or (isinstance(value, int) and value in (0, 1)):
+        return bool(value)
+    raise TypeError(f"{name}={value!r}: True or False is needed")
+
+
 def seed_of(value: Any) -> int:
     """A seed: any 64-bit number."""
     return whole("seed", value, 0, 2**64)

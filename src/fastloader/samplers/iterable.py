@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.samplers.cache import EpochCache
+from fastloader.samplers.cache import EpochCache, Held
 from fastloader.samplers.checks import checksum, frozen, gathered, inside, positions, whole
 from fastloader.samplers.order import Description
 
@@ -65,8 +65,9 @@ class FromIterable:
     """The sample numbers an iterable gives, for instance one of torch's samplers.
 
     It is gone through once an epoch, after a call of its ``set_epoch(epoch)`` where it has one, and the numbers are
-    kept (8 bytes each, for the last two epochs). So it must end, and give as many each time. A sampler of torch's that
-    was given a ``generator`` draws from it as if seeded with the generator's seed plus the epoch.
+    kept (8 bytes each, for the last two epochs and those that a pass runs over). So it must end, and give as many each
+    time. A sampler of torch's that was given a ``generator`` draws from it as if seeded with the generator's seed plus
+    the epoch.
 
     An epoch is resumed by going through it again: that needs an iterable that gives the same for the same epoch, on
     all ranks. A saved position knows a checksum of its epoch, and refuses another order.
@@ -92,9 +93,13 @@ class FromIterable:
         """A copy of this part of the epoch."""
         return self._order(epoch)[positions(len(self), first, count)]
 
-    def _order(self, epoch: int) -> NDArray[np.int64]:
+    def hold(self, epoch: int) -> Held[NDArray[np.int64]]:
+        """The epoch's numbers, which another time through might not give again."""
         length = len(self)  # first, as it may have to go through an epoch of its own
-        return self._orders.get(epoch, lambda _: self._checked(epoch, length))
+        return self._orders.hold(epoch, lambda _: self._checked(epoch, length))
+
+    def _order(self, epoch: int) -> NDArray[np.int64]:
+        return self.hold(epoch).made
 
     def _checked(self, epoch: int, length: int) -> NDArray[np.int64]:
         # One more than there should be is enough to see that there are too many, even if they never end.
@@ -141,6 +146,10 @@ class FromBatches:
     def __post_init__(self) -> None:
         _refuse_one_shot(self.source)
         object.__setattr__(self, "dataset_length", whole("dataset_length", self.dataset_length))
+
+    def hold(self, epoch: int) -> Held[_Batches]:
+        """The epoch's batches, which another time through might not give again."""
+        return self._epochs.hold(epoch, self._gathered)
 
     def num_batches(self, epoch: int) -> int:
         """As many as the iterable gave."""

@@ -19,8 +19,9 @@ Description = dict[str, int | str]
 class Order(Protocol):
     """Which sample comes at which position of an epoch.
 
-    Two more methods are welcome, as the orders here have them: ``describe(epoch)``, against which saved positions are
-    checked, and ``pages_at_once(ranks)``, which tells a loader what to read.
+    More methods are welcome, as the orders here have them: ``describe(epoch)``, against which saved positions are
+    checked; ``pages_at_once(ranks)``, which tells a loader what to read; and ``hold(epoch)``, which gives an object
+    during whose life the epoch stays what it is now.
     """
 
     def __len__(self) -> int:
@@ -90,6 +91,11 @@ def describe(order: Any, epoch: int | None = None) -> Description:
         return description
     length = len(order) if hasattr(order, "__len__") else order.num_batches(epoch or 0)
     return {"kind": type(order).__qualname__, "length": length}
+
+
+def hold(order: Any, epoch: int) -> object:
+    """Something that keeps the epoch's order as it is for as long as it lives; most need nothing for that."""
+    return order.hold(epoch) if hasattr(order, "hold") else None
 
 
 def pages_at_once(order: Any, ranks: int = 1) -> int:

@@ -49,6 +49,11 @@ class Position:
                 f"the state is of another order: {'; '.join(differences)}",
                 hint="build the loader as it was when the state was saved, or start without the state",
             )
+        try:
+            if self.done:
+                plan.steps(self.done, self.epoch)
+        except ValueError as error:
+            raise StateError(f"in the state, {error}", hint="it is damaged; start without it") from error
 
     def to_dict(self) -> dict[str, Any]:
         """A few numbers and short strings, ready for JSON."""

@@ -217,6 +217,10 @@ class QuasiRandom:
         samples: NDArray[np.int64] = self.pages.first[layout.pages[slot]] + (places - layout.edges[slot])
         return samples
 
+    def hold(self, epoch: int) -> object:
+        """The epoch's layout."""
+        return self._layouts.hold(epoch, self._lay)
+
     def _dealt(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Positions of the order as places in the sequence of pages: turns of ``run`` samples from each lane."""
         if self.lanes == 1:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, Protocol, get_args
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol, Self, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastloader.samplers.buckets import BatchOrder
 from fastloader.samplers.checks import whole
-from fastloader.samplers.order import Description, Order, describe, pages_at_once
+from fastloader.samplers.given import sample_numbers
+from fastloader.samplers.order import Description, Order, Sequential, Shuffled, describe, hold, pages_at_once
 from fastloader.samplers.world import checked
 
 Remainder = Literal["drop", "pad", "uneven"]
 """What becomes of the end of an epoch, where not every rank gets a whole batch."""
+
+
+_OWN = (Sequential, Shuffled)
+"""Orders whose arithmetic is known to be right: a look at each batch would take a tenth of a small one's time."""
 
 
 class Plan(Protocol):
@@ -29,8 +34,17 @@ class Plan(Protocol):
     def batch(self, epoch: int, step: int, done: int = 0) -> NDArray[np.int64]:
         """The samples of this rank's batch at this step after ``done``."""
 
+    def instead(self, epoch: int, step: int, done: int, further: int) -> NDArray[np.int64]:
+        """Samples of the epoch, at most as many as in the batch at this step, so many batches behind it in the order.
+
+        It does not matter where the pass began. Behind the end comes the beginning.
+        """
+
     def done_after(self, step: int, done: int = 0, epoch: int = 0) -> int:
         """What ``done`` is when all ranks have finished this step."""
+
+    def holding(self, epoch: int) -> Self:
+        """The same plan, which keeps the order of this epoch while it lives: not every source gives it twice."""
 
     def pages_at_once(self) -> int:
         """How this rank goes through the files: so many pages at a time and all of each, or (0) here and there."""
@@ -110,7 +124,8 @@ class Schedule:
     Step ``s`` covers the positions from ``done + s * batch_size * world_size``, and rank ``r`` takes the ``r``-th run
     of ``batch_size`` of them. At the end of the epoch, ``remainder`` decides: "uneven" deals every sample exactly once,
     so some ranks may get a short batch or none; "drop" leaves out what can't be dealt equally; "pad" fills up with
-    samples from the start of the epoch's order. ``drop_last`` allows no short batches.
+    samples from the start of the epoch's order. ``drop_last`` allows no short batches. What the order gives is checked,
+    and with ``dataset_length`` against that.
     """
 
     order: Order
@@ -119,7 +134,9 @@ class Schedule:
     rank: int = 0
     world_size: int = 1
     remainder: Remainder = "uneven"
+    dataset_length: int | None = None
     _dealing: Dealing = field(init=False, repr=False, compare=False)
+    _held: object = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.order, Order):
@@ -136,18 +153,35 @@ class Schedule:
         epoch, total = whole("epoch", epoch), len(self.order)
         first, count = self._dealing.run(_left(total, done), step)
         if done + first + count <= total:
-            return self.order.samples(epoch, done + first, count)
+            return self._samples(epoch, step, done + first, count)
         parts = []
         at = done + first
         while count:
             part = min(count, total - at % total)
-            parts.append(self.order.samples(epoch, at % total, part))
+            parts.append(self._samples(epoch, step, at % total, part))
             at, count = at + part, count - part
         return np.concatenate(parts)
+
+    def instead(self, epoch: int, step: int, done: int, further: int) -> NDArray[np.int64]:
+        """Samples ``further`` batches of this size behind that of this step."""
+        total = len(self.order)
+        first, count = self._dealing.run(_left(total, done), step)
+        at = (done + first + further * count) % total
+        return self._samples(epoch, step, at, min(count, total - at))
+
+    def _samples(self, epoch: int, step: int, first: int, count: int) -> NDArray[np.int64]:
+        given = self.order.samples(epoch, first, count)
+        if type(self.order) in _OWN and len(self.order) == self.dataset_length:
+            return given
+        return sample_numbers(self.order, epoch, step, given, count, self.dataset_length)
 
     def done_after(self, step: int, done: int = 0, epoch: int = 0) -> int:
         """Samples of the epoch consumed when all ranks have finished this step; repeated ones don't count."""
         return done + self._dealing.consumed(_left(len(self.order), done), step)
+
+    def holding(self, epoch: int) -> Self:
+        """The same plan, which keeps the order of this epoch while it lives."""
+        return _holding(self, hold(self.order, whole("epoch", epoch)))
 
     def pages_at_once(self) -> int:
         """What the order says."""
@@ -163,14 +197,17 @@ class BatchSchedule:
     """An order of whole batches dealt to ranks: at step ``s``, rank ``r`` takes batch ``done + s * world_size + r``.
 
     ``remainder`` decides what becomes of the last few batches when there are fewer than ranks: "uneven" deals them,
-    "drop" leaves them out, "pad" fills up with batches from the start of the epoch.
+    "drop" leaves them out, "pad" fills up with batches from the start of the epoch. What the order gives is checked,
+    and with ``dataset_length`` against that.
     """
 
     order: BatchOrder
     rank: int = 0
     world_size: int = 1
     remainder: Remainder = "uneven"
+    dataset_length: int | None = None
     _dealing: Dealing = field(init=False, repr=False, compare=False)
+    _held: object = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.order, BatchOrder):
@@ -185,11 +222,23 @@ class BatchSchedule:
         """The batch of this rank at this step after ``done`` batches."""
         total = self.order.num_batches(whole("epoch", epoch))
         first, _ = self._dealing.run(_left(total, done), step)
-        return self.order.batch(epoch, (done + first) % total)
+        given = self.order.batch(epoch, (done + first) % total)
+        return sample_numbers(self.order, epoch, step, given, None, self.dataset_length)
+
+    def instead(self, epoch: int, step: int, done: int, further: int) -> NDArray[np.int64]:
+        """The batch ``further`` behind that of this step."""
+        total = self.order.num_batches(epoch)
+        first, _ = self._dealing.run(_left(total, done), step)
+        given = self.order.batch(epoch, (done + first + further) % total)
+        return sample_numbers(self.order, epoch, step, given, None, self.dataset_length)
 
     def done_after(self, step: int, done: int = 0, epoch: int = 0) -> int:
         """Batches of the epoch consumed when all ranks have finished this step."""
         return done + self._dealing.consumed(_left(self.order.num_batches(epoch), done), step)
+
+    def holding(self, epoch: int) -> Self:
+        """The same plan, which keeps the order of this epoch while it lives."""
+        return _holding(self, hold(self.order, whole("epoch", epoch)))
 
     def pages_at_once(self) -> int:
         """What the order says."""
@@ -198,6 +247,15 @@ class BatchSchedule:
     def describe(self, epoch: int | None = None) -> Description:
         """The order's description."""
         return describe(self.order, epoch)
+
+
+_P = TypeVar("_P", bound=Schedule | BatchSchedule)
+
+
+def _holding(plan: _P, held: object) -> _P:
+    same = replace(plan)
+    object.__setattr__(same, "_held", held)
+    return same
 
 
 def _left(total: int, done: int) -> int:

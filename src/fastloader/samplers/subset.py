@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader.samplers.checks import Integers, checksum, inside, integers, one_dimension
-from fastloader.samplers.order import Description, Order, Sequential, describe, pages_at_once
+from fastloader.samplers.order import Description, Order, Sequential, describe, hold, pages_at_once
 
 DENSE = 4
 """Where fewer than one sample in so many is wanted, whole pages are too much to read."""
@@ -57,6 +57,10 @@ class Subset:
         """What the inner order picks among the indices."""
         assert self.order is not None
         return self.indices[self.order.samples(epoch, first, count)]
+
+    def hold(self, epoch: int) -> object:
+        """What the inner order keeps."""
+        return hold(self.order, epoch)
 
     def pages_at_once(self, ranks: int) -> int:
         """As the inner order does, unless pages were read for the sake of a few samples, or again and again."""

@@ -71,6 +71,10 @@ class Weighted:
         drawn: NDArray[np.int64] = np.searchsorted(self._sums, chances * self._sums[-1], "right")
         return drawn
 
+    def hold(self, epoch: int) -> object:
+        """The epoch's order, where it is made by sorting."""
+        return None if self.replacement else self._orders.hold(epoch, self._sorted)
+
     def _sorted(self, epoch: int) -> NDArray[np.int64]:
         """Efraimidis and Spirakis: sort by u ** (1 / weight), largest first, which is by -log(u) / weight, upwards."""
         key = fold(self.seed, Stream.WEIGHTED_KEY, epoch)

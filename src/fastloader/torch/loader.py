@@ -69,7 +69,7 @@ class TorchLoader(WrappedLoader):
         self.decode = check_mode(decode, gpu_share, on_gpu)
         self.gpu_share = 1.0 if decode == "gpu" else gpu_share
         if on_gpu and (finish_on_gpu or decode != "cpu") and options.get("pipelines"):
-            known = getattr(reader, "reader", reader)  # of an archive, that of its files
+            known = reader.chosen_samples().reader if hasattr(reader, "chosen_samples") else reader
             dataset, names = known.dataset, known.field_names
             images = [
                 name for name in options["pipelines"] if name in names and has_images(dataset.field(names.index(name)))
