@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fastloader as fl
+from fastloader.stores import MemoryStore
 from fastloader.testing import FormatContract
 
 
@@ -35,7 +36,7 @@ class TestRowsOfNpz(FormatContract):
         np.savez(folder / "c.npz", x=np.zeros(3), y=np.float64(1))
         yield folder / "c.npz", r"c\.npz: 'y' has no axis that could count samples"
         np.savez(folder / "d.npz", x=np.array([{}, {}], object))
-        yield folder / "d.npz", r"d\.npz: holds Python objects, which are pickled and never read"
+        yield folder / "d.npz", r"d\.npz: array 'x' holds Python objects, .* never read: .*; choose others with fields="
 
 
 class TestRowsOfPackedNpz(TestRowsOfNpz):
@@ -104,6 +105,49 @@ def test_rows_say_whether_the_first_axis_counts_samples(tmp_path):
 def test_chosen_fields_may_be_those_that_agree(tmp_path):
     np.savez(tmp_path / "a.npz", train=np.arange(4), labels=np.arange(4), test=np.arange(9))
     assert fl.open(tmp_path / "a.npz", fields=["labels", "train"])[2] == {"labels": 2, "train": 2}
+
+
+class Trap:
+    """Unpickling it fails the test."""
+
+    def __reduce__(self):
+        return pytest.fail, ("a pickle was read",)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("rows", [True, False])
+@pytest.mark.parametrize("in_store", [True, False])
+def test_arrays_of_objects_may_be_left_out(save, rows, in_store, tmp_path):
+    save(tmp_path / "a.npz", x=np.arange(4), objects=np.array([Trap()] * 4, object))
+    path = tmp_path / "a.npz"
+    if in_store:
+        bucket = MemoryStore(f"{tmp_path.name}-{rows}")
+        bucket.put("a.npz", path.read_bytes())
+        path = f"{bucket.url}/a.npz"
+    found = fl.open(path, rows=rows, fields=["x"])[0]["x"]
+    assert found == 0 if rows else found.tolist() == [0, 1, 2, 3]
+    for fields in (None, ["objects"], ["x", "objects"]):
+        with pytest.raises(fl.FormatError, match=r"a\.npz: array 'objects' holds Python objects.*fields="):
+            fl.open(path, rows=rows, fields=fields)
+    with pytest.raises(fl.KeyNotFoundError, match=r"a\.npz: has no array 'y'; there are x, objects"):
+        fl.open(path, rows=rows, fields=["y"])
+
+
+def test_arrays_of_objects_in_a_later_file_are_named(tmp_path):
+    np.savez(tmp_path / "0.npz", x=np.arange(4), y=np.arange(4))
+    np.savez(tmp_path / "1.npz", x=np.arange(4), y=np.array([Trap()] * 4, object))
+    for rows in (True, False):
+        with pytest.raises(fl.FormatError, match=r"1\.npz: .*array 'y' holds Python objects"):
+            list(fl.open(tmp_path, rows=rows))
+        assert len(list(fl.open(tmp_path, rows=rows, fields=["x"]))) == (8 if rows else 2)
+
+
+def test_a_later_file_that_lacks_an_array_is_named(tmp_path):
+    np.savez(tmp_path / "0.npz", x=np.arange(4), y=np.arange(4))
+    np.savez(tmp_path / "1.npz", y=np.arange(4))
+    for fields in (None, ["x"]):
+        with pytest.raises(fl.KeyNotFoundError, match=r"1\.npz: has no array 'x'; there are y"):
+            list(fl.open(tmp_path, rows=True, fields=fields))
 
 
 def test_a_damaged_member_of_a_packed_file_is_found(tmp_path):

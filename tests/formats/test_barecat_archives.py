@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 import stat
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import fastloader as fl
+from fastloader.archive.conversion import sink_at
 from fastloader.formats.barecat_entries import BarecatSink, BarecatSource, Fault, faults_of
 from fastloader.formats.entries import Entry, EntryKind
 from fastloader.formats.tar_entries import TarSource
@@ -237,3 +239,82 @@ def test_a_tar_becomes_an_archive_and_the_same_files_come_out(tmp_path):
         }
     shutil.rmtree(folder)
     assert os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("UPDATE files SET size = 'abc' WHERE path = 'a/1'", r"'a/1' that its size is b'abc'"),
+        ("UPDATE files SET shard = NULL WHERE path = 'a/1'", r"'a/1' that its shard is None"),
+        ("UPDATE files SET offset = -1 WHERE path = 'a/1'", r"'a/1' that its offset is -1"),
+        ("UPDATE files SET crc32c = 1.5 WHERE path = 'a/1'", r"'a/1' that its crc32c is 1\.5"),
+        ("UPDATE files SET mode = -1 WHERE path = 'a/1'", r"'a/1' that its mode is -1"),
+        ("UPDATE files SET mtime_ns = 9e30 WHERE path = 'a/1'", r"'a/1' that its mtime_ns is 9e\+30"),
+        ("UPDATE files SET path = NULL WHERE path = 'a/1'", r"a path that is None"),
+        ("UPDATE dirs SET mtime_ns = 9e30 WHERE path = 'a'", r"'a' that its mtime_ns is 9e\+30"),
+        ("UPDATE dirs SET mode = 'rwx' WHERE path = 'a'", r"'a' that its mode is b'rwx'"),
+    ],
+)
+def test_rows_that_say_what_can_not_be(tmp_path, change, said):
+    path = str(ours(tmp_path / "x.barecat", [Entry.of("a/1", b"1"), Entry.of("b", b"2")]))
+    with sqlite3.connect(path) as connection:
+        connection.executescript(  # without the constraints of the schema, which a stranger need not keep
+            "CREATE TEMP TABLE kept AS SELECT * FROM files; DROP TABLE files; CREATE TABLE files AS SELECT * FROM kept;"
+            f"UPDATE config SET value_int = 0 WHERE key = 'use_triggers'; {change}"
+        )
+    connection.close()
+    faults = [one.message for one in faults_of(path) if isinstance(one, Fault)]
+    assert any(re.search(said, one) for one in faults), faults
+    with pytest.raises(fl.FormatError, match=rf"x\.barecat: .*{said}"):
+        list(BarecatSource(path).entries())
+
+
+class Failing:
+    """A connection that fails at some statements."""
+
+    def __init__(self, connection, word, code):
+        self._connection, self._word, self._code = connection, word, code
+
+    def __getattr__(self, name):
+        method = getattr(self._connection, name)
+        if name == "close":
+            return method
+
+        def call(statement, *rest):
+            if self._word in statement:
+                error = sqlite3.OperationalError("database or disk is full")
+                error.sqlite_errorcode = self._code
+                raise error
+            return method(statement, *rest)
+
+        return call
+
+
+@pytest.mark.parametrize("word", ["journal_mode", "INTO files", "INTO dirs", "COMMIT"])
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (sqlite3.SQLITE_FULL, "the disk is full"),
+        (sqlite3.SQLITE_IOERR, "the index can't be written: .*; check its folder"),
+    ],
+)
+def test_an_index_that_can_not_be_written_is_an_error_of_files(tmp_path, monkeypatch, word, code, said):
+    plain = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **options: Failing(plain(*args, **options), word, code))
+    with pytest.raises(fl.StoreError, match=rf"x\.barecat: .*{said}"):
+        ours(tmp_path / "x.barecat", [Entry.of("a/1", b"1")])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["x.barecat", "x.zip", "x.tar", "x.tar.gz", "x.tar.zst"])
+def test_a_full_disk_is_told_with_the_path(tmp_path, name):
+    sink = sink_at(str(tmp_path / name))
+    full = open("/dev/full", "wb")  # noqa: SIM115
+    aside = sink._shards[0] if name == "x.barecat" else sink._aside
+    place = aside.file.fileno()
+    os.dup2(full.fileno(), place)
+    full.close()
+    entries = [Entry.of(f"{i}", np.random.default_rng(i).bytes(2 << 20)) for i in range(3)]
+    with pytest.raises(fl.StoreError, match=rf"{name}.*: No space left on device; the disk is full"), sink:
+        [sink.add(entry) for entry in entries]
+    assert list(tmp_path.iterdir()) == []

@@ -10,6 +10,7 @@ import pytest
 
 import fastloader as fl
 from fastloader.formats import hdf5
+from fastloader.stores import MemoryStore
 from fastloader.testing import FormatContract
 
 SAMPLES = [
@@ -95,6 +96,90 @@ def test_chosen_datasets_may_be_those_that_agree(tmp_path):
         file["train/x"], file["train/y"], file["test/x"] = np.arange(5), np.arange(5), np.arange(9)
     dataset = fl.open(tmp_path / "a.h5", fields=["train/y", "train/x"])
     assert dataset[4] == {"train/y": 4, "train/x": 4}
+
+
+def linked(path):
+    """A file whose datasets have several names, and whose links lead in circles, nowhere and away."""
+    with h5py.File(path.with_name("other.h5"), "w") as file:
+        file["x"] = np.arange(5)
+    with h5py.File(path, "w") as file:
+        file["x"] = np.arange(5)
+        file["y"] = file["x"]
+        file["group/data"] = np.arange(5) * 2
+        file["group/top"], file["twin"] = file["/"], file["group"]
+        for name, target in [
+            ("soft", "/x"), ("group/soft", "data"), ("through", "group/top/y"), ("nowhere", "/none"),
+            ("round", "about"), ("about", "round"), ("folder", "/group"), ("away", "/elsewhere"),
+        ]:  # fmt: skip
+            file[name] = h5py.SoftLink(target)
+        file["elsewhere"] = h5py.ExternalLink("other.h5", "/x")
+        file["abroad"] = h5py.ExternalLink("other.h5", "/")
+        file["abroad-x"] = h5py.SoftLink("/abroad/x")
+
+
+def test_a_dataset_is_a_field_by_each_of_its_names(tmp_path):
+    linked(tmp_path / "a.h5")
+    dataset = fl.open(tmp_path / "a.h5")
+    assert dataset.field_names == ["group/data", "group/soft", "soft", "through", "x", "y"]
+    assert dataset[3] == {"group/data": 6, "group/soft": 6, "soft": 3, "through": 3, "x": 3, "y": 3}
+    by_name = fl.open(tmp_path / "a.h5", fields=["twin/data", "folder/soft", "group/top/group/top/x"])
+    assert list(by_name[3].values()) == [6, 6, 3]
+
+
+def test_no_other_file_is_opened(tmp_path):
+    linked(tmp_path / "a.h5")
+    for name in ("away", "elsewhere", "abroad-x", "abroad/x"):
+        with pytest.raises(fl.FormatError, match=f"no dataset '{name}'; .*; links to other files are not followed"):
+            fl.open(tmp_path / "a.h5", fields=[name])
+
+
+def test_names_that_lead_nowhere_are_told_with_those_there_are(tmp_path):
+    linked(tmp_path / "a.h5")
+    for name in ("none", "nowhere", "round", "x/below", "group", ""):
+        with pytest.raises(fl.FormatError) as caught:
+            fl.open(tmp_path / "a.h5", fields=[name])
+        there = "group/data, group/soft, soft, through, x, y"
+        assert str(caught.value) == f"{tmp_path}/a.h5: has no dataset {name!r}; there are {there}"
+
+
+def test_many_ways_through_groups_are_not_all_gone(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = np.arange(5)
+        group = file
+        for _ in range(40):
+            inner = group.create_group("a")
+            group["b"], group["c"] = inner, h5py.SoftLink("a/../a")
+            group = inner
+        for i in range(1, 20):
+            file[f"s{i}"] = h5py.SoftLink("/".join([f"s{i - 1}"] * 9))
+        file["s0"] = h5py.SoftLink(".")
+    assert fl.open(tmp_path / "a.h5").field_names == ["x"]
+
+
+def test_what_can_not_be_read_is_named_and_may_be_left_out(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = np.arange(5)
+        kinds = {
+            "one": h5py.ref_dtype, "region": h5py.regionref_dtype, "several": h5py.vlen_dtype(h5py.ref_dtype),
+            "part": np.dtype([("a", int), ("b", h5py.ref_dtype, (2,))]),
+        }  # fmt: skip
+        for name, kind in kinds.items():
+            file.create_dataset(name, (5,), kind)
+        h5py.h5d.create(file.id, b"bits", h5py.h5t.STD_B8LE, h5py.h5s.create_simple((5,)))
+    for name in (*kinds, None):
+        with pytest.raises(fl.FormatError, match=rf"a\.h5: dataset '{name or '.*'}' .*; choose others with fields="):
+            fl.open(tmp_path / "a.h5", fields=name and [name])
+    assert fl.open(tmp_path / "a.h5", fields=["x"])[4] == {"x": 4}
+
+
+def test_links_in_a_store_are_those_of_a_file(tmp_path):
+    linked(tmp_path / "a.h5")
+    bucket = MemoryStore(tmp_path.name)
+    bucket.put("a.h5", (tmp_path / "a.h5").read_bytes())
+    dataset = fl.open(f"{bucket.url}/a.h5")
+    assert list(dataset) == list(fl.open(tmp_path / "a.h5"))
+    with pytest.raises(fl.FormatError, match="links to other files are not followed"):
+        fl.open(f"{bucket.url}/a.h5", fields=["away"])
 
 
 def test_rows_of_different_lengths_are_arrays(tmp_path):

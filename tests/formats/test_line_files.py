@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastloader as fl
-from fastloader.formats import lines
+from fastloader.formats import lines, scanning
 from fastloader.formats.lines import type_of
+from fastloader.formats.objects import open_object
 from fastloader.testing import FormatContract, identical
 
 TEXTS = ["plain", "", "ä€𝄞", 'with "quotes"', "two\nlines", "comma, and\ttab"]
@@ -145,21 +146,71 @@ class TestZippedCommas(FormatContract):
     def samples(self):
         return table()
 
+    def bad_files(self, folder):
+        (folder / "a.csv.gz").write_bytes(gzip.compress(b"a,a\n1,2\n"))
+        yield (
+            folder / "a.csv.gz",
+            r"^(?!.*gz: .*gz: ).*a\.csv\.gz: the first line names columns, and has the column 'a' twice",
+        )
+        (folder / "b.csv.gz").write_bytes(gzip.compress(b'a,"b\n1,2\n'))
+        yield (
+            folder / "b.csv.gz",
+            r"^(?!.*gz: .*gz: ).*b\.csv\.gz: the first line names columns: unexpected end of data",
+        )
+
 
 @pytest.mark.parametrize(
     ("texts", "kind"),
     [
         (["1", "-2", ""], "int"), (["0", "10"], "int"), (["007"], "str"), (["1", "2.5"], "float"), (["1e5"], "float"),
-        (["nan", "inf"], "float"), (["1", "x"], "str"), (["", ""], "str"), (["9" * 30], "float"), (["00.5"], "str"),
+        (["nan", "inf"], "float"), (["1", "x"], "str"), (["", ""], "str"), (["9" * 30], "str"), (["00.5"], "str"),
+        ([str(2**63 - 1), str(-(2**63))], "int"), ([str(2**63)], "str"), (["1", str(2**63), "2"], "str"),
+        (["+9"], "int"), (["1.5", str(2**53 + 1)], "str"), (["1.5", str(2**53)], "float"), (["9" * 30 + ".0"], "float"),
+        (["1.5", "9" * 30], "str"), (["-" + "9" * 30], "str"), (["9" * 5000], "str"), (["1\u0663"], "str"),
     ],
 )  # fmt: skip
 def test_columns_are_what_all_their_values_are(texts, kind):
     assert type_of(texts) == kind
 
 
+def test_whole_numbers_of_19_digits_stay_apart(tmp_path):
+    ids = [1234567890123456789, 1234567890123456790, 2**63 - 1, -(2**63)]
+    for name, pack in (("a.csv", bytes), ("a.csv.gz", gzip.compress)):
+        (tmp_path / name).write_bytes(pack(as_csv([{"id": one, "x": 1} for one in ids])))
+        assert [sample["id"] for sample in fl.open(tmp_path / name)] == ids
+        (tmp_path / name).write_bytes(pack(as_csv([{"id": one, "x": 1} for one in [*ids, 2**63]])))
+        assert [sample["id"] for sample in fl.open(tmp_path / name)] == [str(one) for one in [*ids, 2**63]]
+
+
+@pytest.mark.parametrize(
+    ("first", "late", "said"),
+    [
+        ("7", str(2**63), "does not fit in an int of 64 bits"), ("7", "9" * 5000, "is no int|does not fit"),
+        ("7", "007", "'007' is no int"), ("7", "1_0", "'1_0' is no int"), ("7", "1.5", "'1.5' is no int"),
+        ("0.5", "9" * 20, "does not fit in a float of 64 bits"), ("0.5", str(2**53 + 1), "does not fit in a float"),
+        ("0.5", "007", "'007' is no float"),
+    ],
+)  # fmt: skip
+def test_a_late_value_that_its_column_would_change_is_an_error(tmp_path, first, late, said):
+    for name, pack, where in (
+        ("a.csv", bytes, r"record 1000 at offset \d+"),
+        ("a.csv.gz", gzip.compress, "record 1000"),
+    ):
+        (tmp_path / name).write_bytes(pack(as_csv([{"a": first, "b": 1}] * 1000 + [{"a": late, "b": 1}])))
+        with pytest.raises(
+            fl.FormatError, match=rf"{name}: .*{where}: column 'a': .*({said}).*types=\{{\"a\": \"str\"\}}"
+        ):
+            list(fl.open(tmp_path / name))
+        assert list(fl.open(tmp_path / name, types={"a": "str"}))[-1]["a"] == late
+
+
 def test_types_can_be_named(tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n1,2\n3,4\n")
     assert fl.open(tmp_path / "a.csv", types={"a": "float", "b": "str"})[0] == {"a": 1.0, "b": "2"}
+    (tmp_path / "b.csv").write_text(f"a,b\n007,{'9' * 20}\n")
+    assert fl.open(tmp_path / "b.csv", types={"a": "int", "b": "float"})[0] == {"a": 7, "b": 1e20}
+    with pytest.raises(fl.FormatError, match=r"column 'b': '9+' does not fit in an int of 64 bits"):
+        fl.open(tmp_path / "b.csv", types={"b": "int"})[0]
     with pytest.raises(fl.FormatError, match="types: no column 'c'; there are a, b"):
         fl.open(tmp_path / "a.csv", types={"c": "int"})
     with pytest.raises(ValueError, match="one of int, float, str"):
@@ -176,9 +227,68 @@ def test_any_text_comes_back_wherever_pieces_end(tmp_path_factory, rows, piece):
     samples = [{"name one": a, "two": b} for a, b in rows]
     (folder / "a.csv").write_bytes(as_csv(samples))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "SCANNED", piece)
+        patch.setattr(scanning, "SCANNED", piece)
+        patch.setattr(lines, "FIRST_LINE", piece)
         types = {"name one": "str", "two": "str"}
         assert list(fl.open(folder / "a.csv", format="csv", types=types)) == samples
+
+
+def rows_by_csv(text):
+    """What ``csv`` makes of a whole text; ``None`` where it refuses it."""
+    try:
+        return [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
+    except csv.Error:
+        return None
+
+
+@settings(max_examples=400, deadline=None, database=None, derandomize=True)
+@given(st.lists(st.sampled_from(["a", " ", '"', '""', ",", "\n", "\r\n"]), max_size=24), st.integers(1, 9))
+def test_records_are_those_that_csv_finds_wherever_quotes_stand(tmp_path_factory, parts, piece):
+    text = "".join(parts)
+    path = tmp_path_factory.mktemp("csv") / "a.csv"
+    path.write_text(text, newline="")
+    source = open_object(str(path))
+    try:
+        found = [tuple(one) for ranges in scanning.scan(source, 0, ",", piece) for one in ranges.tolist()]
+        rows = [lines.row_of(text[at : at + size].removesuffix("\r"), ",") for at, size in found]
+    except (fl.FormatError, ValueError, csv.Error):
+        rows = None
+    assert rows == rows_by_csv(text)
+
+
+@pytest.mark.parametrize("plain", [0, 3, 1001])
+def test_a_quote_within_a_value_is_a_part_of_it(tmp_path, plain):
+    rows = [("plain", i) for i in range(plain)] + [('5" disk', 1001), ('3" disk', 1002), ("x", 1003)]
+    data = "".join(f"{name},{n}\n" for name, n in [("name", "n"), *rows]).encode()
+    (tmp_path / "a.csv").write_bytes(data)
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(data))
+    for file in ("a.csv", "b.csv.gz"):
+        assert [tuple(sample.values()) for sample in fl.open(tmp_path / file)] == rows
+
+
+@pytest.mark.parametrize("rows", [1, 1500])
+def test_lines_that_end_with_a_return_alone_are_refused_and_not_lost(tmp_path, rows):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"a,b\r" + b"1,2\r" * rows)
+    with pytest.raises(fl.FormatError, match=r"a\.csv: the first line names columns: .*not with \\r alone"):
+        fl.open(path)
+    path.write_bytes(b"a,b\n" + b"1,2\n" * rows + b"3,4\r5,6\n")
+    with pytest.raises(
+        fl.FormatError, match=rf"sample {rows}: record {rows} at offset {4 + 4 * rows}: 2 rows where one"
+    ):
+        list(fl.open(path))
+    path.write_bytes(b"a,b\n" + b'1,"x\ry"\n' * rows)
+    assert list(fl.open(path)) == [{"a": 1, "b": "x\ry"}] * rows
+
+
+@pytest.mark.parametrize("end", [b"\r", b"\r\n\r", b"\n\r\n\n"])
+def test_blank_lines_at_the_end_are_no_samples(tmp_path, end):
+    (tmp_path / "a.csv").write_bytes(b"a,b\r\n" + b"1,2\r\n" * 10 + end)
+    (tmp_path / "b.jsonl").write_bytes(b'{"a": 1}\r\n' * 10 + end)
+    for name in ("a.csv", "b.jsonl"):
+        dataset = fl.open(tmp_path / name)
+        assert len(dataset) == len(list(dataset)) == 10
+        assert [len(batch["a"]) for batch in dataset.batch(4)] == [4, 4, 2]
 
 
 @settings(max_examples=40, deadline=None, database=None, derandomize=True)
@@ -187,7 +297,8 @@ def test_any_objects_come_back_wherever_pieces_end(tmp_path_factory, samples, pi
     folder = tmp_path_factory.mktemp("jsonl")
     (folder / "a.jsonl").write_bytes(jsonl(samples, "\n\n"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "SCANNED", piece)
+        patch.setattr(scanning, "SCANNED", piece)
+        patch.setattr(lines, "FIRST_LINE", piece)
         assert identical(list(fl.open(folder / "a.jsonl", format="jsonl")), samples)
 
 

@@ -24,7 +24,6 @@ class TestLitData(FormatContract):
     kind = "plain"
     names = tuple(lit_sample(0))
     damages = 20
-    not_stored = ("views",)  # a list of files: no field holds those
 
     def write(self, folder):
         shutil.copytree(VECTORS / "formats" / f"lit-{self.kind}", folder / "lit")
@@ -61,7 +60,6 @@ class TestLitData(FormatContract):
 class TestLitPacked(TestLitData):
     kind = "chunk"
     names = LIT_PACKED
-    not_stored = ()
 
     def bad_files(self, folder):
         path = self.write(folder)

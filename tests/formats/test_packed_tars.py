@@ -133,3 +133,15 @@ def test_a_hard_link_in_a_stream_is_told(tmp_path):
     (tmp_path / "l.tar.zst").write_bytes(zstandard.compress((tmp_path / "l.tar").read_bytes()))
     with pytest.raises(fl.FormatError, match=r"'b\.txt' is a hard link, which a stream can't follow back"):
         list(fl.open(tmp_path / "l.tar.zst"))
+
+
+def test_a_loader_says_what_to_do_with_a_packed_one(tmp_path):
+    import tarfile
+
+    (tmp_path / "a.txt").write_text("one")
+    with tarfile.open(tmp_path / "x.tar.gz", "w:gz") as made:
+        made.add(tmp_path / "a.txt", "a.txt")
+    packed = fl.open(tmp_path / "x.tar.gz")
+    with pytest.raises(TypeError, match=r"write it as \.fld first, or use \.shuffle\(\)\.batch\(\) of it"):
+        fl.DataLoader(packed, batch_size=1)
+    assert [len(batch["__key__"]) for batch in packed.shuffle(seed=1).batch(1)] == [1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import multiprocessing
 import os
 import zipfile
@@ -24,6 +25,7 @@ from fastloader.formats.records import Opened
 from fastloader.formats.tar_entries import TarSink
 from fastloader.formats.zip_entries import ZipSink
 from fastloader.stores import open_store
+from fastloader.testing import identical
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 
@@ -100,6 +102,70 @@ def test_a_file_that_is_nothing_known_is_not_guessed(data, tmp_path):
     assert list(fl.open(tmp_path / "notes", format="raw")) == [{"data": data, "path": str(tmp_path / "notes")}]
 
 
+@pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\x85"])
+def test_only_ends_of_lines_end_a_line(mark, tmp_path):
+    for pack in (bytes, gzip.compress):
+        (tmp_path / "a").write_bytes(pack(f'{{"x": "one{mark}two"}}\n{{"x": "three"}}\n'.encode()))
+        assert [sample["x"] for sample in fl.open(tmp_path / "a")] == [f"one{mark}two", "three"]
+    (tmp_path / "b").write_bytes(f"x,y\r\n1,one{mark}two\r\n2,three\r\n".encode())
+    assert [sample["y"] for sample in fl.open(tmp_path / "b")] == [f"one{mark}two", "three"]
+
+
+def test_a_first_line_longer_than_what_is_looked_at_is_one(tmp_path):
+    samples = [{"x": "y" * 70_000}, {"x": "z"}]
+    data = "".join(json.dumps(sample) + "\n" for sample in samples).encode()
+    for name, pack in (("a", bytes), ("a.jsonl", bytes), ("a.jsonl.gz", gzip.compress)):
+        (tmp_path / name).write_bytes(pack(data))
+        assert list(fl.open(tmp_path / name)) == samples
+    (tmp_path / "b").write_bytes(b"{" + b"y" * 70_000)
+    with pytest.raises(fl.FormatError, match="is no dataset that is known here"):
+        fl.open(tmp_path / "b")
+
+
+SHARDS = {
+    "jsonl": (b'{"x": 1}\n', b'{"x": 2}\n{"x": 3}\n'),
+    "csv": (b"x,y\n1,2\n3,4\n", b"x,y\n5,6\n"),
+    "tfrecord": ((VECTORS / "formats" / "examples.tfrecord").read_bytes(),) * 2,
+}
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("name", SHARDS)
+@pytest.mark.parametrize("called", ["part-{}", "x.{name}-{}-of-00004", "{}.{name}{packed}"])
+@pytest.mark.parametrize("explicit", [False, True])
+def test_empty_shards_are_no_samples_and_tell_nothing(name, pack, called, explicit, tmp_path):
+    store, at = open_store(f"memory://empty-shards/{tmp_path.name}")
+    (tmp_path / "a").mkdir()
+    filled = []
+    for number, data in enumerate((b"", SHARDS[name][0], b"", SHARDS[name][1])):
+        packed = pack(data)
+        path = tmp_path / "a" / called.format(f"{number:05d}", name=name, packed="" if pack is bytes else ".gz")
+        path.write_bytes(packed)
+        store.put(f"{at}/{path.name}", packed)
+        filled += [path] if data else []
+    options = {"format": f"{name}{'' if pack is bytes else '.gz'}"} if explicit else {}
+    wanted = list(fl.open(filled, **options))
+    assert len(wanted) >= 3
+    for folder in (tmp_path / "a", f"memory://empty-shards/{tmp_path.name}"):
+        dataset = fl.open(folder, **options)
+        assert identical(list(dataset), wanted)
+        if pack is bytes:
+            assert len(dataset) == len(wanted)
+
+
+def test_where_all_files_are_empty_nothing_is_made_up(tmp_path):
+    for number in range(2):
+        (tmp_path / f"part-{number}").write_bytes(b"")
+    assert [sample["data"] for sample in fl.open(tmp_path)] == [b"", b""]
+    assert len(fl.open(tmp_path, format="tfrecord")) == len(fl.open(tmp_path, format="jsonl")) == 0
+    with pytest.raises(fl.FormatError, match="part-0: is empty, where a line of column names is expected"):
+        fl.open(tmp_path, format="csv")
+    for path in tmp_path.iterdir():
+        path.rename(path.with_suffix(".jsonl"))
+    with pytest.raises(fl.FormatError, match=r"part-0\.jsonl: is named like JSONL and is none: it is empty"):
+        fl.open(tmp_path)
+
+
 def test_a_zip_of_other_things_is_no_npz(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("x.txt", "text")
@@ -161,7 +227,7 @@ def test_fields_of_a_fld_can_be_chosen(tmp_path):
 
 def test_a_loader_says_what_to_do_with_other_formats(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b'{"x": 1}\n')
-    with pytest.raises(TypeError, match=r"\.batch\(\).* or write it as \.fld first"):
+    with pytest.raises(TypeError, match=r"write it as \.fld first, or use .*\.batch\(\) of it"):
         fl.DataLoader(fl.open(tmp_path / "a.jsonl"))
 
 

@@ -36,7 +36,6 @@ def record(data):
 
 class TestExamples(FormatContract):
     own_fields = True
-    not_stored = ("words",)
 
     def write(self, folder):
         data = (VECTORS / "formats" / "examples.tfrecord").read_bytes()
@@ -68,7 +67,6 @@ class TestExamples(FormatContract):
 class TestZippedExamples(FormatContract):
     random_access = False
     own_fields = True
-    not_stored = ("words",)
 
     def write(self, folder):
         shutil.copy(VECTORS / "formats" / "examples.tfrecord.gz", folder)

@@ -123,3 +123,16 @@ def test_paths_that_lead_out_are_refused(tmp_path, name):
         archive.writestr(name, "x")
     with pytest.raises(fl.FormatError, match=r"a\.zip: the path .* (leads out of its folder|is absolute)"):
         list(ZipSource(tmp_path / "a.zip").entries())
+
+
+def test_modes_come_back_even_none_at_all(tmp_path):
+    with ZipSink(tmp_path / "a.zip") as sink:
+        sink.add(Entry(b"d", EntryKind.DIRECTORY, 0))
+        sink.add(Entry.of("x", b"1", 0))
+        sink.add(Entry.of("y", b"1", 0o600))
+    assert {entry.name: entry.mode for entry in ZipSource(tmp_path / "a.zip").entries()} == {"d": 0, "x": 0, "y": 0o600}
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as other:
+        info = zipfile.ZipInfo("z")
+        info.create_system = 0  # of a system without modes
+        other.writestr(info, b"1")
+    assert [entry.mode for entry in ZipSource(tmp_path / "b.zip").entries()] == [0o644]

@@ -77,7 +77,7 @@ def test_an_object_replaced_is_an_error(tmp_path, bucket):
     bucket.put("a.tar", paths[1].read_bytes())
     with pytest.raises(ChangedError, match=r"a\.tar"):
         dataset[1]
-    with pytest.raises(OSError, match="changed since it was opened"):
+    with pytest.raises(ChangedError, match=r"a\.tar: is not the object it was"):
         pickle.loads(pickle.dumps(dataset))
 
 

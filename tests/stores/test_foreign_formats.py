@@ -23,8 +23,11 @@ from tests.formats.test_tfrecord_files import record
 from tests.stores.fault_proxy import fault_proxy
 
 import fastloader as fl
+from fastloader.dataset.dataset import as_node
+from fastloader.dataset.running import new_run
 from fastloader.formats import indexes, tfrecord
-from fastloader.formats.objects import at_once
+from fastloader.formats.objects import Places, at_once
+from fastloader.formats.remote import RemoteObjects
 from fastloader.stores import ChangedError, MemoryStore, open_store
 from fastloader.testing import identical
 from fastloader.testing.seaweed import PUBLIC
@@ -81,7 +84,8 @@ def test_folders_and_patterns_of_objects(bucket):
     assert [sample["path"] for sample in folder] == ["cat/1.bin", "cat/2.bin", "dog/3.bin"]
     assert [s["data"] for s in fl.open(f"{bucket.url}/p/cat/?.bin")] == [b"p/cat/1.bin", b"p/cat/2.bin"]
     assert [s["key"] for s in fl.open(f"{bucket.url}/q/*.jsonl")] == ["q/y.jsonl"]
-    assert [s["key"] for s in fl.open(f"{bucket.url}/q/**/*.jsonl")] == ["q/deep/x.jsonl", "q/y.jsonl"]
+    for pattern in ("**/*.jsonl", "**"):
+        assert [s["key"] for s in fl.open(f"{bucket.url}/q/{pattern}")] == ["q/deep/x.jsonl", "q/y.jsonl"]
     both = [f"{bucket.url}/q/y.jsonl", f"{bucket.url}/q/deep/x.jsonl"]
     assert [s["key"] for s in fl.open(both)] == ["q/y.jsonl", "q/deep/x.jsonl"]
     with pytest.raises(fl.NotFoundError, match="nowhere"):
@@ -96,10 +100,46 @@ def test_fld_datasets_are_recognised_among_objects(bucket, tmp_path):
     bucket.put("unnamed", (tmp_path / "a.fld").read_bytes())
     with fl.DatasetWriter(f"{bucket.url}/shards.fld", {"n": fl.IntField()}, shard_size=1) as writer:
         writer.write_many([i] for i in range(5))
+    for key in ("two/a.fld", "two/b.fld"):
+        bucket.put(key, (tmp_path / "a.fld").read_bytes())
+    with pytest.raises(fl.FormatError, match=r"several \.fld datasets"):
+        fl.open(f"{bucket.url}/two/*.fld")
     for name in ("unnamed", "shards.fld"):
         reader = fl.open(f"{bucket.url}/{name}")
         assert isinstance(reader, fl.DatasetReader)
         assert [sample["n"] for sample in reader] == list(range(5))
+
+
+def test_objects_are_known_by_their_versions(bucket):
+    def origin(path):
+        return as_node(fl.open(f"{bucket.url}/{path}")).origin(new_run())
+
+    for i in range(100):
+        bucket.put(f"many/{i % 2}/{i:03d}.bin", bytes([i]))
+        bucket.put(f"beside/{i:03d}.bin", b"")
+    bucket.put("a.jsonl", b'{"x": 1}\n')
+    before = {path: origin(path) for path in ("many", "many/*/09*.bin", "a.jsonl")}
+    for path, told in before.items():
+        assert origin(path) == told
+    bucket.put("many/0/098.bin", b"x")
+    bucket.put("a.jsonl", b'{"x": 2}\n')
+    for path, told in before.items():
+        assert origin(path) != told
+
+
+def test_the_versions_of_many_objects_come_from_a_list(bucket, monkeypatch):
+    for i in range(100):
+        bucket.put(f"many/{i:03d}.bin", bytes([i]))
+    paths = [f"{bucket.url}/many/{i:03d}.bin" for i in range(100)]
+    asked = []
+    stat = MemoryStore.stat
+    monkeypatch.setattr(MemoryStore, "stat", lambda self, key: asked.append(key) or stat(self, key))
+    monkeypatch.setattr(
+        MemoryStore, "list", lambda self, prefix="": (stat(self, k) for k in sorted(self._objects)[:90])
+    )
+    told = Places().origins(paths)
+    assert sorted(asked) == [f"many/{i:03d}.bin" for i in range(90, 100)]  # which the list did not have
+    assert told == [stat(bucket, f"many/{i:03d}.bin").version for i in range(100)]
 
 
 def test_an_object_that_changes_under_a_pass_is_an_error(bucket):
@@ -109,6 +149,47 @@ def test_an_object_that_changes_under_a_pass_is_an_error(bucket):
     bucket.put("a.jsonl", b'{"x": 2}\n' * 20_000)
     with pytest.raises(ChangedError, match=r"a\.jsonl"):
         list(iterator)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("listed", ["folder", "pattern", "urls", "pickled"])
+def test_objects_that_are_samples_are_those_that_were_listed(s3, tmp_path, listed, cached):
+    """Replaced under a pass, or between two, one is an error that names it: never old and new ones in one pass."""
+    store, at = open_store(f"s3://foreign/replaced/{listed}-{cached}", s3.storage_options())
+
+    def write(base):
+        for i in range(200):  # more than are asked for ahead
+            file = io.BytesIO()
+            np.savez(file, x=np.full(5, base + i))
+            store.put(f"{at}/{i:03}.npz", file.getvalue())
+
+    write(0)
+    url = f"{store.url}/{at}"
+    path = {"pattern": f"{url}/*.npz", "urls": [f"{url}/{i:03}.npz" for i in range(200)]}.get(listed, url)
+    options = {"cache_dir": tmp_path, "cache_size": "1GB"} if cached else {}
+    data = fl.open(path, s3.storage_options(), rows=False, **options)
+    data = pickle.loads(pickle.dumps(data)) if listed == "pickled" else data
+    batches, given = iter(data.batch(4)), []
+    given += [int(x[0]) for _ in range(3) for x in next(batches)["x"]]
+    write(1000)
+    with pytest.raises(ChangedError, match=r"replaced/.*\d\.npz.*open the dataset anew"):
+        given.extend(int(x[0]) for batch in batches for x in batch["x"])
+    assert given == list(range(len(given)))
+    with pytest.raises(ChangedError, match=r"000\.npz"):
+        next(iter(data.options(on_error="skip")))
+    assert int(next(iter(fl.open(path, s3.storage_options(), rows=False, **options)))["x"][0]) == 1000
+
+
+def test_an_object_that_was_never_listed_is_the_one_that_was_first_read(bucket):
+    bucket.put("a.bin", b"one")
+    objects = RemoteObjects()
+    first = objects.fetch(f"{bucket.url}/a.bin")
+    assert first.read(0, 3) == b"one"
+    bucket.put("a.bin", b"two")
+    with pytest.raises(ChangedError, match=r"a\.bin"):
+        objects.fetch(f"{bucket.url}/a.bin").read(0, 3)
+    with pytest.raises(ChangedError, match=r"a\.bin"):
+        objects.open(f"{bucket.url}/a.bin")
 
 
 def test_options_of_stores_reach_every_format_and_others_are_refused(bucket, s3, tmp_path):
@@ -152,7 +233,10 @@ def test_the_cache_serves_the_second_pass_of_every_format(s3, tmp_path):
         assert [sample["data"][0] for sample in pickle.loads(pickle.dumps(folder))] == list(range(5))
         assert {method for method, _, _ in proxy.requests} == {"HEAD"}
         store.put(f"{at}/raw/3.bin", b"\x09" * 50)  # another version has other copies
-        assert [sample["data"][0] for sample in folder] == [0, 1, 2, 9, 4]
+        with pytest.raises(ChangedError, match=r"raw/3\.bin"):
+            list(folder)
+        anew = fl.open(f"{store.url}/{at}/raw", options, cache_dir=tmp_path, cache_size="100MB")
+        assert [sample["data"][0] for sample in anew] == [0, 1, 2, 9, 4]
 
 
 def test_credentials_are_those_of_now(s3, monkeypatch, tmp_path):

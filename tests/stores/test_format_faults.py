@@ -155,14 +155,10 @@ def test_a_server_that_never_recovers_is_an_error_that_names_the_object(
         list(dataset)
 
 
+@pytest.mark.usefixtures("samples")
 @pytest.mark.parametrize("name", FORMATS)
-def test_an_object_of_another_version_is_an_error_that_names_it(
-    name: str, samples: dict[str, list[Any]], s3: S3Server, proxy: Proxy
-) -> None:
+def test_an_object_of_another_version_is_an_error_that_names_it(name: str, s3: S3Server, proxy: Proxy) -> None:
     dataset = opened(name, s3, proxy)
     proxy.fault = "etag"
-    if len(objects()[name]) == COUNT:  # each is a sample, and was never looked at before
-        assert identical(list(dataset), samples[name])
-    else:
-        with pytest.raises(fl.StoreError, match=rf"{BUCKET}/{name}/.*is not the object it was"):
-            list(dataset)
+    with pytest.raises(fl.StoreError, match=rf"{BUCKET}/{name}/.*is not the object it was"):
+        list(dataset)

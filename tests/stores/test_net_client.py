@@ -229,6 +229,33 @@ def test_many_at_once_all_come_over_a_bounded_number_of_connections():
         assert server.connections <= 256
 
 
+def test_a_server_that_many_wait_for_leaves_a_connection_to_another():
+    gate = threading.Semaphore(0)
+
+    def slow(request: Request) -> list[object]:
+        gate.acquire()
+        return [good(request)]
+
+    with scripted_server(slow) as busy, scripted_server(lambda request: [good(request)]) as other:
+        net = Net([("127.0.0.1", busy.port)])
+        second = net.client.add_server([("127.0.0.1", other.port)])
+        try:
+            asked = {net.ask() for _ in range(600)}
+            until(lambda: len(busy.requests) == 256)
+            net.server = second
+            ticket = net.ask(5, 100)
+            gate.release(3)
+            assert body(net.reply(ticket)) == DATA[5:105]
+            assert len(asked & net._came.keys()) <= 3
+        finally:
+            gate.release(1000)
+        for one in asked:
+            if one not in net._came:
+                net._came[one] = net.reply(one)
+        assert all(body(net._came[one]) == DATA[:1000] for one in asked)
+        del net.client
+
+
 def test_bytes_that_are_held_stay_and_memory_is_used_again():
     with served(lambda request: [good(request)]) as (net, _):
         held = [net.get(i, 50_000) for i in range(20)]

@@ -23,8 +23,17 @@ from tests.stores.fault_proxy import fault_proxy
 import fastloader as fl
 from fastloader.errors import NotFoundError, StoreError
 from fastloader.formats.fld import FieldSpec
-from fastloader.formats.fld.remote_target import BucketTarget
-from fastloader.stores import LocalStore, MemoryStore, ObjectPath, RefusedError, client, open_store
+from fastloader.formats.fld.remote_target import BucketTarget, ObjectTarget
+from fastloader.stores import (
+    ChangedError,
+    LocalStore,
+    MemoryStore,
+    NoConditionsError,
+    ObjectPath,
+    RefusedError,
+    client,
+    open_store,
+)
 from fastloader.testing import identical
 from fastloader.testing.seaweed import PUBLIC, S3Server
 
@@ -244,6 +253,20 @@ def test_a_writer_that_fails_leaves_nothing(fresh: str, s3: S3Server) -> None:
     assert keys_below(s3, fresh) == []
 
 
+def test_shards_that_a_killed_writer_left_are_called_that(fresh: str, s3: S3Server) -> None:
+    options = s3.storage_options()
+    write(fresh, shard_size="100KB", storage_options=options)
+    store, key = open_store(fresh, options)
+    with pytest.raises(fl.FormatError, match=r"several \.fld datasets"):
+        fl.open(f"{fresh}/shard-*", options)
+    store.delete(f"{key}/manifest.json")  # it would have come last
+    for path in (fresh, f"{fresh}/shard-*"):
+        with pytest.raises(fl.FormatError, match=rf"{fresh}: holds shards without manifest\.json.*did not finish"):
+            fl.open(path, options)
+    write(fresh, shard_size="100KB", storage_options=options)
+    assert len(fl.open(fresh, options)) == COUNT
+
+
 def test_keys_that_come_twice_are_found_across_shards_and_leave_nothing(fresh: str, s3: S3Server) -> None:
     options = s3.storage_options()
     writer = fl.DatasetWriter(fresh, FIELDS, "64KiB", shard_size="100KB", keys=True, storage_options=options)
@@ -291,6 +314,78 @@ def test_of_two_writers_the_second_is_told_and_leaves_nothing(fresh: str, s3: S3
         slow.close()
     assert keys_below(s3, fresh) == before
     assert len(fl.open(fresh, options)) == COUNT
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("before", [False, True])
+def test_of_two_writers_of_one_object_the_second_is_told(fresh: str, s3: S3Server, large: bool, before: bool) -> None:
+    options = s3.storage_options()
+    data = bytes(20 << 20) if large else b"small"
+
+    def written(number: int) -> fl.DatasetWriter:
+        writer = fl.DatasetWriter(fresh, {"n": fl.IntField(), "data": fl.BytesField()}, storage_options=options)
+        writer.write_sample({"n": number, "data": data})
+        return writer
+
+    if before:
+        written(0).close()
+    slow, quick = written(1), written(2)
+    quick.close()
+    with pytest.raises(ChangedError, match=f"{fresh}: was changed by another writer"):
+        slow.close()
+    assert [int(one["n"]) for one in fl.open(fresh, options)] == [2]
+    written(3).close()  # nobody else has touched it since
+    assert [int(one["n"]) for one in fl.open(fresh, options)] == [3]
+
+
+def test_stores_that_know_no_conditions_are_looked_at_before_one_object_is_put() -> None:
+    class Simple(MemoryStore):
+        def put(self, key: str, data: Any, *, if_absent: bool = False, if_match: str | None = None) -> Any:
+            if if_absent or if_match is not None:
+                raise NoConditionsError("no conditions here")
+            return super().put(key, data)
+
+    where = ObjectPath(Simple(f"simple-{secrets.token_hex(4)}"), "data.fld")
+    specs = [FieldSpec("n", fl.IntField(), 0, 0)]
+    ObjectTarget(where, specs, 4096, keys=False).finish()
+    ObjectTarget(where, specs, 4096, keys=False).finish()
+    slow = ObjectTarget(where, specs, 4096, keys=False)
+    where.store.put("data.fld", b"something else")
+    with pytest.raises(ChangedError, match=r"data\.fld"):
+        slow.finish()
+    slow.discard()
+
+
+def test_a_client_told_of_no_conditions_says_so(fresh: str, s3: S3Server) -> None:
+    store, key = open_store(fresh, s3.storage_options(conditional_put="disabled"))
+    with pytest.raises(NoConditionsError, match=key):
+        store.put(key, b"x", if_absent=True)
+    write(fresh, storage_options=s3.storage_options(conditional_put="disabled"))
+    assert len(fl.open(fresh, s3.storage_options())) == COUNT
+
+
+def test_google_is_told_the_generation_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, _ = open_store("gs://bucket", {"anonymous": True})
+    told: list[Any] = []
+    real = client.module()
+
+    class Google:
+        @staticmethod
+        def head(_store: Any, _key: str) -> dict[str, Any]:
+            return {"e_tag": '"a"', "version": "17"}
+
+        @staticmethod
+        def put(_store: Any, _key: str, _data: bytes, *, mode: Any, use_multipart: bool) -> dict[str, Any]:
+            told.append(mode)
+            return {"e_tag": '"b"', "version": "18"}
+
+        _store = real._store
+
+    monkeypatch.setattr(client, "module", lambda: Google)
+    store.put("k", b"x", if_match='"a"')
+    assert told == [{"e_tag": '"a"', "version": "17"}]
+    with pytest.raises(ChangedError, match="gs://bucket/k"):
+        store.put("k", b"x", if_match='"other"')
 
 
 def test_writing_anew_replaces_and_adding_adds(fresh: str, s3: S3Server) -> None:

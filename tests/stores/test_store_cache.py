@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
 import pickle
 import secrets
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,8 @@ from tests.stores.fault_proxy import fault_proxy
 
 import fastloader as fl
 from fastloader import kernels
-from fastloader.stores import BlockCache, MemoryStore
+from fastloader.errors import StoreError
+from fastloader.stores import BlockCache, MemoryStore, open_store
 from fastloader.stores.cache import BLOCK, CachedObject
 from fastloader.testing.seaweed import S3Server
 
@@ -276,6 +279,14 @@ def test_too_small_or_nonsensical_limits_are_refused(tmp_path: Path) -> None:
         BlockCache(tmp_path, "1MB")
 
 
+def test_a_disk_that_is_nearly_full_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10**9, 10**9 - 5_000_000, 5_000_000)
+    )
+    with pytest.raises(StoreError, match=rf"^{tmp_path}/.*too little room for a cache: 5000000 bytes are free"):
+        BlockCache(tmp_path)
+
+
 @pytest.mark.parametrize("order", ["random", "quasi_random", "sequential"])
 def test_a_second_epoch_asks_the_server_for_nothing(s3: S3Server, tmp_path: Path, order: Any) -> None:
     url = f"s3://cached/{order}"
@@ -296,6 +307,13 @@ def test_a_second_epoch_asks_the_server_for_nothing(s3: S3Server, tmp_path: Path
         assert sorted(bytes(data) for batch in loader for data in batch["x"]) == first
         assert not proxy.requests
         io = loader.stats()["io"]
+        assert 0 < io["requests"] <= io["cache_misses"]  # some blocks came when the shards were opened
+        assert 0 < io["fetched_bytes"] <= fetched
+        warm = fl.DataLoader(
+            fl.open(url, options, cache_dir=tmp_path, cache_size="100MB"), batch_size=10, order=order, window=8
+        )
+        assert sorted(bytes(data) for batch in warm for data in batch["x"]) == first
+        assert (warm.stats()["io"]["requests"], warm.stats()["io"]["fetched_bytes"]) == (0, 0)
         assert io["cache_hits"] > 0
         assert io["cache_misses"] * BLOCK >= size
 
@@ -318,3 +336,50 @@ def test_a_cache_too_small_for_the_order_is_refused_with_the_number(s3: S3Server
         fl.DataLoader(reader, order="random")
     loader = fl.DataLoader(reader, order="quasi_random", window=1, batch_size=5)
     assert sum(len(batch["x"]) for batch in loader) == 20
+
+
+@pytest.fixture(scope="module")
+def rows(s3: S3Server) -> str:
+    """An NPZ of 18 MB, of which each row is a sample."""
+    store, key = open_store("s3://cached/rows.npz", s3.storage_options())
+    file = io.BytesIO()
+    np.savez(file, x=np.arange(4500 * 1000, dtype=np.float32).reshape(4500, 1000))
+    store.put(key, file.getvalue())
+    return "s3://cached/rows.npz"
+
+
+@pytest.mark.parametrize("steps", ["samples", "batches", "mapped", "buffered", "joined"])
+def test_a_shuffled_pass_is_refused_a_cache_too_small_for_it(
+    s3: S3Server, rows: str, tmp_path: Path, steps: str
+) -> None:
+    data = fl.open(rows, s3.storage_options(), cache_dir=tmp_path, cache_size="5MB")
+    shuffled = data.shuffle(seed=1)
+    made = {
+        "samples": shuffled, "batches": shuffled.batch(8), "mapped": shuffled.map(lambda one: one).batch(4),
+        "buffered": data.shuffle(4000, seed=1), "joined": data.concat(shuffled),
+    }[steps]  # fmt: skip
+    size = open_store(rows, s3.storage_options())[0].stat("rows.npz").size
+    with pytest.raises(ValueError, match=rf"rows\.npz needs {BlockCache.room_for(size)} bytes, .* may have 5000000"):
+        next(iter(made))
+
+
+def test_passes_that_read_nothing_twice_may_have_a_small_cache(s3: S3Server, rows: str, tmp_path: Path) -> None:
+    data = fl.open(rows, s3.storage_options(), cache_dir=tmp_path / "a", cache_size="5MB")
+    assert sum(len(batch["x"]) for batch in data.batch(100)) == 4500
+    roomy = fl.open(rows, s3.storage_options(), cache_dir=tmp_path / "b", cache_size="12MB")
+    assert sum(len(batch["x"]) for batch in roomy.shuffle(100, seed=1).batch(100)) == 4500
+    store, _ = open_store("s3://cached", s3.storage_options())
+    for i in range(8):
+        store.put(f"each/{i}.bin", bytes([i]) * 1_000_000)
+    each = fl.open("s3://cached/each", s3.storage_options(), cache_dir=tmp_path / "c", cache_size="5MB")
+    assert sorted(one["data"][0] for one in each.shuffle(seed=1)) == list(range(8))
+
+
+def test_samples_of_readers_for_python_are_refused_it_too(s3: S3Server, tmp_path: Path) -> None:
+    url = "s3://cached/for-python"
+    with fl.DatasetWriter(url, {"x": fl.BytesField()}, "2MiB", storage_options=s3.storage_options()) as to:
+        to.write_many({"x": bytes([i]) * 1_000_000} for i in range(20))
+    data = fl.Dataset.from_reader(fl.open(url, s3.storage_options(), cache_dir=tmp_path, cache_size="14MB"))
+    with pytest.raises(ValueError, match="for-python needs"):
+        next(iter(data.shuffle(seed=1).map(lambda one: one)))
+    assert len(list(data.map(lambda one: one["x"][0]))) == 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from queue import SimpleQueue
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from fastloader.errors import StoreError
 from fastloader.loader.fetching import Concurrency
-from fastloader.stores import MemoryStore, ObjectPath, RetryPolicy, is_url, open_store, parse_url
+from fastloader.stores import MemoryStore, ObjectPath, RetryPolicy, client, is_url, open_store, parse_url
 from fastloader.stores.remote import RemoteFile
 from fastloader.stores.retrying import Pace
 from fastloader.stores.urls import Location, local_path
@@ -112,6 +113,51 @@ def test_paths_of_objects_stay_in_their_store() -> None:
     for wrong in ("../../../x", "s3://other/x"):
         with pytest.raises(ValueError, match="store"):
             path / wrong
+
+
+@pytest.mark.parametrize("url", ["s3://x y/k", "gs://a%b", "az://a\nb/k", "s3://b*/k", "abfss://a b@host/k"])
+def test_names_that_no_bucket_can_have_are_told(url: str) -> None:
+    with pytest.raises(ValueError, match=r"can't be the name of a (bucket|container)"):
+        parse_url(url)
+
+
+@pytest.mark.parametrize("endpoint", ["127.0.0.1:9000", "localhost", "s3.example.org/path", "http://", "http://a b"])
+@pytest.mark.parametrize("named", ["endpoint", "endpoint_url", "environment"])
+def test_endpoints_that_are_no_urls_are_told(endpoint: str, named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint if named == "environment" else "")
+    options = {"anonymous": True} | ({} if named == "environment" else {named: endpoint})
+    with pytest.raises(StoreError, match=rf"^s3://b: endpoint='{endpoint}' is no URL; .*'http://127\.0\.0\.1:9000'"):
+        open_store("s3://b/k", options)
+
+
+@pytest.mark.parametrize("name", ["RustPanic", "PanicException"])
+def test_a_client_that_panics_is_not_asked_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, _ = open_store("s3://bucket", {"endpoint": "http://127.0.0.1:9", "anonymous": True, "direct": False})
+    asked: list[str] = []
+    panic = type(name, (BaseException if name == "PanicException" else Exception,), {})
+
+    def ask(_reader: object, key: str, **options: object) -> None:
+        asked.append(key)
+        raise panic("rust future panicked")
+
+    class Client:
+        get = get_async = staticmethod(ask)
+
+    monkeypatch.setattr(client, "module", lambda: Client)
+    told: SimpleQueue[BaseException | None] = SimpleQueue()
+    store.begin_read("k", 0, 10, None, lambda data, error: told.put(error))
+    error = told.get(timeout=60)
+    assert isinstance(error, StoreError)
+    assert str(error).startswith("s3://bucket/k: the request failed: rust future panicked")
+    assert asked == ["k"]
+
+
+@pytest.mark.parametrize("key", ["a\nb", "a/\x01", "\x7f"])
+def test_keys_that_can_not_be_printed_are_told(key: str) -> None:
+    store, _ = open_store("s3://bucket", {"endpoint": "http://127.0.0.1:9", "anonymous": True})
+    for ask in (store.stat, lambda key: store.put(key, b"x")):
+        with pytest.raises(StoreError, match=r"has a character that can't be printed; give it another name"):
+            ask(key)
 
 
 @pytest.mark.parametrize("key", ["a//b", "a/../b"])

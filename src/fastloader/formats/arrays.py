@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.errors import FastLoaderError, FormatError
+from fastloader.errors import FastLoaderError, FormatError, KeyNotFoundError
 from fastloader.formats.files import EachFile
 from fastloader.formats.objects import Files, Object, Reading
 from fastloader.formats.records import Columns, Kept, Names, runs
@@ -71,6 +71,19 @@ class Packed:
         return array, array.nbytes
 
 
+@dataclass(frozen=True)
+class Pickled:
+    """An array of Python objects, which is never read."""
+
+    member: str | None
+
+    def refused(self, path: str) -> FormatError:
+        """Why."""
+        which, hint = ("", None) if self.member is None else (f"array {self.member!r} ", "choose others with fields=")
+        why = "holds Python objects, which are pickled and never read: loading them may run code"
+        return FormatError(which + why, path=path, hint=hint)
+
+
 class ArrayRows(Columns):
     """The first axis counts samples; each array is a field. NPZ names them; that of an NPY is ``data``."""
 
@@ -79,9 +92,7 @@ class ArrayRows(Columns):
     def begin(self, number: int) -> dict[str, Stored | Packed]:
         """The arrays of a file, by their headers."""
         source = self.source(number)
-        arrays = described(source, self._kept)
-        if self._wanted is not None:
-            arrays = {name: array for name, array in arrays.items() if name in self._wanted}
+        arrays = readable(described(source, self._kept), getattr(self, "_names", self._wanted), source.path)
         check_lengths(source.path, {name: array.shape for name, array in arrays.items()})
         return arrays
 
@@ -92,21 +103,18 @@ class ArrayRows(Columns):
     def samples(self, number: int, file: dict[str, Stored | Packed], rows: Sequence[int], names: Names) -> list[Sample]:
         """Rows of each array."""
         names = names or self._names
-        missing = [name for name in names if name not in file]
-        if missing:
-            raise FormatError(f"has no array {missing[0]!r}, as {self.paths[0]} does", path=self.paths[number])
         columns = [file[name].rows(rows) for name in names]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 class ArrayFiles(EachFile):
-    """Each file is a sample, with all its arrays whole."""
+    """Each file is a sample, with all its arrays whole; ``wanted`` are those of interest."""
 
     format = "npz"
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, wanted: Names = None) -> None:
         super().__init__(files)
-        self._names = tuple(described(files[0], Kept()))
+        self._names = tuple(readable(described(files[0], Kept()), wanted, self.paths[0]))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -133,6 +141,20 @@ def check_lengths(path: str, shapes: dict[str, tuple[int, ...]]) -> None:
         raise FormatError(f"the first axes differ in length: {said}", path=path, hint="choose with fields=")
 
 
+def readable(arrays: Mapping[str, Stored | Packed | Pickled], wanted: Names, path: str) -> dict[str, Stored | Packed]:
+    """The arrays that are wanted, all unless some are named; those that are never read are refused."""
+    missing = [name for name in wanted or () if name not in arrays]
+    if missing:
+        raise KeyNotFoundError(f"has no array {missing[0]!r}; there are {', '.join(arrays) or 'none'}", path=path)
+    found: dict[str, Stored | Packed] = {}
+    for name in arrays if wanted is None else wanted:
+        array = arrays[name]
+        if isinstance(array, Pickled):
+            raise array.refused(path)
+        found[name] = array
+    return found
+
+
 def load(source: Object, names: Names) -> dict[str, NDArray[Any]]:
     """The arrays of a file, whole and checked by the checksums of a ZIP; an NPY's is ``data``, or has no name."""
     try:
@@ -142,14 +164,24 @@ def load(source: Object, names: Names) -> dict[str, NDArray[Any]]:
         missing = [name for name in names or () if name not in found]
         if missing:
             raise FormatError(f"has no array {missing[0]!r}; there are {', '.join(found)}", path=source.path)
-        return {name: found[name] for name in names or found}
+        return {name: _loaded(found, name, source.path) for name in names or found}
     except FastLoaderError:
         raise
     except Exception as error:  # whatever a header that is parsed as Python gives, and sizes that no memory has
         raise FormatError(f"can't be read as arrays: {error}", path=source.path) from error
 
 
-def described(source: Object, kept: Kept) -> dict[str, Stored | Packed]:
+def _loaded(archive: Any, name: str, path: str) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = archive[name]
+    except ValueError as error:
+        if "allow_pickle" in str(error):
+            raise Pickled(name).refused(path) from error
+        raise
+    return array
+
+
+def described(source: Object, kept: Kept) -> dict[str, Stored | Packed | Pickled]:
     """The arrays of a file by name, without reading more than headers."""
     head = source.read(0, min(6, source.size))
     try:
@@ -159,7 +191,7 @@ def described(source: Object, kept: Kept) -> dict[str, Stored | Packed]:
             raise FormatError(f"is no NPY or NPZ: it begins with {head!r}", path=source.path)
         with zipfile.ZipFile(Reading(source)) as archive:
             members = archive.infolist()
-            found: dict[str, Stored | Packed] = {}
+            found: dict[str, Stored | Packed | Pickled] = {}
             for member in members:
                 name = member.filename.removesuffix(".npy")
                 if member.compress_type == zipfile.ZIP_STORED:
@@ -169,8 +201,8 @@ def described(source: Object, kept: Kept) -> dict[str, Stored | Packed]:
                     found[name] = _array(source, offset, member.file_size, name, kept)
                 else:
                     with archive.open(member) as stream:
-                        shape, _, _ = _header(stream)
-                    found[name] = Packed(source, name, shape, kept)
+                        shape, _, dtype = _header(stream)
+                    found[name] = Pickled(name) if dtype.hasobject else Packed(source, name, shape, kept)
             return found
     except FastLoaderError as error:
         error.path = error.path or source.path
@@ -179,10 +211,12 @@ def described(source: Object, kept: Kept) -> dict[str, Stored | Packed]:
         raise FormatError(f"can't be read as arrays: {error}", path=source.path) from error
 
 
-def _array(source: Object, offset: int, size: int, member: str | None, kept: Kept) -> Stored | Packed:
+def _array(source: Object, offset: int, size: int, member: str | None, kept: Kept) -> Stored | Packed | Pickled:
     stream = io.BufferedReader(Reading(source), 4096)
     stream.seek(offset)
     shape, fortran, dtype = _header(stream)
+    if dtype.hasobject:
+        return Pickled(member)
     begin = stream.tell()
     need = prod(shape) * dtype.itemsize
     if begin + need > offset + size:
@@ -198,7 +232,4 @@ def _header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     version = np.lib.format.read_magic(stream)
     if version not in _HEADERS:
         raise FormatError(f"NPY version {version[0]}.{version[1]} is not known; there are 1.0 and 2.0")
-    shape, fortran, dtype = _HEADERS[version](stream)
-    if dtype.hasobject:
-        raise FormatError("holds Python objects, which are pickled and never read: loading them may run code")
-    return shape, fortran, dtype
+    return _HEADERS[version](stream)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,12 +13,10 @@ from fastloader.errors import FastLoaderError, FormatError
 from fastloader.formats.extras import required
 from fastloader.formats.objects import Files, Object, Reading
 from fastloader.formats.records import Kept, Names, Records, Stream
+from fastloader.formats.where import Where, checked, mask, possible, text_of
 from fastloader.types import Sample
 
 PARQUET, ARROW, FEATHER_1, CONTINUATION = b"PAR1", b"ARROW1", b"FEA1", b"\xff\xff\xff\xff"
-COMPARISONS = ("==", "!=", "<", "<=", ">", ">=", "in", "not in")
-Where = Sequence[tuple[str, str, Any]]
-"""Comparisons that must all hold: (column, comparison, value)."""
 
 
 class Tables(Records):
@@ -34,6 +32,16 @@ class Tables(Records):
     def names(self) -> tuple[str, ...]:
         """The columns."""
         return self._names
+
+    def origins(self) -> list[str]:
+        """With the comparisons, which choose as many rows as others might."""
+        return [*super().origins(), text_of(self.where)]
+
+    def chosen(self, fields: Sequence[str] | None) -> Names:
+        """A choice of columns, each of a name of its own."""
+        found = super().chosen(fields)
+        check_once(self._names, found or self._names, self.paths[0])
+        return found
 
     def open(self, number: int) -> Pieces:
         """A file, as its pieces."""
@@ -52,6 +60,7 @@ class Tables(Records):
             unknown = [name for name, _, _ in self.where if name not in found.names]
             if unknown:
                 raise FormatError(f"where: no column {unknown[0]!r}; there are {', '.join(found.names)}", path=path)
+            check_once(found.names, [name for name, _, _ in self.where], path)
             with explained(path):
                 found.rows = np.concatenate([np.zeros(0, np.int64), *found.matching(self.where)])
         return found
@@ -121,7 +130,9 @@ class RowGroups(Pieces):
         self.names = self._file.schema_arrow.names
         groups = range(self._about.num_row_groups)
         self.starts = np.cumsum([0, *(self._about.row_group(group).num_rows for group in groups)])
-        self._columns = {self._about.schema.column(i).path: i for i in range(self._about.num_columns)}
+        # Those that are a column each: what is within one may be called like another, with dots.
+        paths = [self._about.schema.column(i).path for i in range(self._about.num_columns)]
+        self._columns = {path: i for i, path in enumerate(paths) if "." not in path}
 
     def load(self, piece: int, names: Sequence[str]) -> Any:
         """A row group. Threads are ours to use: pyarrow's own are not there in a forked child."""
@@ -198,6 +209,12 @@ class ArrowStream(Stream):
         """The columns of the first file."""
         return self._names
 
+    def chosen(self, fields: Sequence[str] | None) -> Names:
+        """A choice of columns, each of a name of its own."""
+        found = super().chosen(fields)
+        check_once(self._names, found or self._names, self.paths[0])
+        return found
+
     def _reader(self, source: Object) -> Any:
         pa = required("pyarrow", "Arrow IPC", source.path)
         return pa.ipc.open_stream(pa.PythonFile(Reading(source), mode="r"))
@@ -221,6 +238,16 @@ class ArrowStream(Stream):
                 found = to_samples(batch, rows, names)
             yield from found
             first, piece = first + batch.num_rows, piece + 1
+
+
+def check_once(names: Sequence[str], wanted: Iterable[str], path: str) -> None:
+    """Refuse a name that several columns have."""
+    for name in wanted:
+        if names.count(name) > 1:
+            raise FormatError(
+                f"has {names.count(name)} columns called {name!r}", path=path,
+                hint="choose others with fields=, or write it with names of their own",
+            )  # fmt: skip
 
 
 class explained:
@@ -272,50 +299,3 @@ def _array(value: Any, depth: int, dtype: Any) -> Any:
         return np.array(found, dtype)
     except (ValueError, TypeError):
         return found
-
-
-def checked(where: Where) -> Where:
-    """Comparisons that can be made."""
-    if isinstance(where, tuple) and len(where) == 3 and isinstance(where[0], str):
-        where = [where]
-    for one in where:
-        if not isinstance(one, tuple | list) or len(one) != 3 or not isinstance(one[0], str):
-            raise TypeError(f"where={one!r}: a comparison is (column, comparison, value), as in ('label', '==', 3)")
-        if one[1] not in COMPARISONS:
-            raise ValueError(f"where={one!r}: the comparison is one of {' '.join(COMPARISONS)}")
-    return tuple((name, comparison, value) for name, comparison, value in where)
-
-
-def possible(low: Any, high: Any, comparison: str, value: Any) -> bool:
-    """Whether a value from ``low`` to ``high`` can meet a comparison; where that can't be told, it may."""
-    try:
-        if comparison == "in":
-            return any(low <= one <= high for one in value)
-        if comparison == "==":
-            return bool(low <= value <= high)
-        if comparison in ("<", "<="):
-            return bool(low < value or (comparison == "<=" and low == value))
-        if comparison in (">", ">="):
-            return bool(high > value or (comparison == ">=" and high == value))
-        return not (low == high and (low == value if comparison == "!=" else low in value))
-    except TypeError:
-        return True
-
-
-def mask(table: Any, where: Where) -> NDArray[np.bool_]:
-    """For which rows all comparisons hold. A missing value meets none."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    names = {"==": "equal", "!=": "not_equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
-    wanted = np.ones(table.num_rows, np.bool_)
-    for name, comparison, value in where:
-        column = table.column(name)
-        if comparison in names:
-            found = getattr(pc, names[comparison])(column, value)
-        else:
-            found = pc.is_in(column, value_set=pa.array(list(value), column.type))
-            if comparison == "not in":
-                found = pc.and_(pc.invert(found), pc.is_valid(column))
-        wanted &= np.asarray(pc.fill_null(found, False)).astype(np.bool_)
-    return wanted

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from fastloader.errors import FastLoaderError
 from fastloader.stores.local import explain, sync_directory
 
 BUFFER = 1 << 20
@@ -24,24 +26,30 @@ class Aside:
         except OSError as error:
             raise explain(error, path) from error
 
+    @contextlib.contextmanager
+    def written(self) -> Iterator[None]:
+        """What goes wrong while something is written to it names it, and says what to do."""
+        try:
+            yield
+        except OSError as error:
+            if isinstance(error, FastLoaderError):  # which says so already, of what was to be written perhaps
+                raise
+            raise explain(error, self.path) from error
+
     def close(self) -> None:
         """All was written: bring it to the disk."""
-        try:
+        with self.written():
             self.file.flush()
             os.fsync(self.file.fileno())
             self.file.close()
-        except OSError as error:
-            raise explain(error, self.path) from error
 
     def publish(self) -> None:
         """Make it appear under its name."""
         if not self.file.closed:
             self.close()
-        try:
+        with self.written():
             os.replace(self.place, self.path)
             sync_directory(self.path.parent)
-        except OSError as error:
-            raise explain(error, self.path) from error
 
     def discard(self) -> None:
         """Leave nothing behind; harmless after ``publish``."""

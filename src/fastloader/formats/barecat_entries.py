@@ -3,31 +3,47 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from fastloader.errors import FormatError
+from fastloader.errors import FormatError, StoreError
 from fastloader.formats.aside import Aside
 from fastloader.formats.barecat import UNLIMITED, VERSION, opened_index, shard_path
 from fastloader.formats.entries import Entry, EntryKind, Sink
+from fastloader.formats.file_content import pieces_of
 from fastloader.formats.objects import Places, open_object
 from fastloader.formats.tar_entries import placed
+from fastloader.formats.times import kept_time
 from fastloader.kernels import crc32c
-from fastloader.types import Buffer, byte_view, key_text
+from fastloader.stores.local import explain
+from fastloader.types import Buffer, key_text
 
 ROWS_AT_ONCE = 10_000
+_MOST = 2**63 - 1
+_COLUMNS = (
+    ("shard", 0, _MOST), ("offset", 0, _MOST), ("size", 0, _MOST), ("crc32c", 0, 2**32 - 1), ("mode", 0, 2**32 - 1),
+    ("mtime_ns", -_MOST - 1, _MOST),
+)  # fmt: skip
+"""Numbers that the index has of a file, and what they may be."""
+_OF_FILES = 3
+"""So many of them every file has."""
 
 
 class BarecatSource:
-    """The folders and files of an archive, the files in the order in which they lie, each checked."""
+    """The folders and files of an archive, the files in the order in which they lie, each checked. ``checked`` is that
+    of ``TarSource``.
+    """
 
-    def __init__(self, path: str | os.PathLike[str], places: Places | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str], places: Places | None = None, *, checked: bool = True) -> None:
+        self._checked = checked
         self.path = os.fspath(path)
         self._places = places or Places()
         self._source = self._places.open(self.path)
@@ -37,16 +53,18 @@ class BarecatSource:
         shards: dict[int, Any] = {}
         with opened_index(self._source) as connection:
             for path, mode, mtime in connection.execute("SELECT path, mode, mtime_ns FROM dirs ORDER BY path"):
-                found = placed(path, EntryKind.DIRECTORY, self.path)
+                self._refuse(wrong_in(path, (None, None, None, None, mode, mtime)))
+                found = placed(path, EntryKind.DIRECTORY, self.path, self._checked)
                 if found is not None:
                     yield Entry(found, EntryKind.DIRECTORY, _mode(mode, 0o755), mtime or 0)
             rows = connection.execute(
                 "SELECT path, shard, offset, size, crc32c, mode, mtime_ns FROM files ORDER BY shard, offset, size, path"
             )
             for path, shard, offset, size, crc, mode, mtime in rows:
+                self._refuse(wrong_in(path, (shard, offset, size, crc, mode, mtime), _OF_FILES))
                 if shard not in shards:
                     shards[shard] = self._places.open(shard_path(self.path, shard))
-                found = placed(path, EntryKind.FILE, self.path)
+                found = placed(path, EntryKind.FILE, self.path, self._checked)
                 assert found is not None
 
                 def read(
@@ -58,6 +76,22 @@ class BarecatSource:
                     return bytes(shards[shard].read(offset + begin, size))
 
                 yield Entry(found, EntryKind.FILE, _mode(mode, 0o644), mtime or 0, size, read=read, part=part)
+
+    def _refuse(self, wrong: str | None) -> None:
+        if wrong is not None:
+            raise FormatError(wrong, path=self.path, hint=f'"fastloader verify {self.path}" tells of all such')
+
+
+def wrong_in(path: Any, numbers: tuple[Any, ...], needed: int = 0) -> str | None:
+    """What can't be in a row of the index: SQLite keeps any kind of value in any column. The first few are needed."""
+    if not isinstance(path, bytes):
+        return f"the index has a path that is {path!r}"
+    for at, (value, (column, least, most)) in enumerate(zip(numbers, _COLUMNS, strict=True)):
+        if value is None and at >= needed:
+            continue
+        if type(value) is not int or not least <= value <= most:
+            return f"the index says of {key_text(path)!r} that its {column} is {value!r}, which can't be"
+    return None
 
 
 def _mode(mode: Any, usual: int) -> int:
@@ -135,10 +169,27 @@ class BarecatSink(Sink):
         self._index = Aside(self.path)
         self._index.file.close()
         self._connection = sqlite3.connect(self._index.place, isolation_level=None)
-        self._connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
-        self._connection.executescript(_sql("barecat_tables"))
-        self._connection.execute("BEGIN")
-        self._new_shard()
+        try:
+            with self._told():
+                self._connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
+                self._connection.executescript(_sql("barecat_tables"))
+                self._connection.execute("BEGIN")
+            self._new_shard()
+        except BaseException:
+            self.abort()
+            raise
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """What SQLite says when it can't write names the archive, and is an error of files as any other."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+                raise explain(OSError(errno.ENOSPC, str(error)), self.path) from error
+            raise StoreError(
+                f"the index can't be written: {error}", path=self.path, hint="check its folder, or write elsewhere"
+            ) from error
 
     def _new_shard(self) -> None:
         if self._shards:
@@ -156,32 +207,41 @@ class BarecatSink(Sink):
             raise FormatError(
                 f"{entry.name!r} is a symbolic link, and Barecat keeps none", path=self.path, hint="leave it out"
             )
+        mtime = kept_time(entry.mtime, entry.path)
         if entry.kind is EntryKind.DIRECTORY:
             folder = self._folders.have(path)
-            folder.mode, folder.mtime = stat.S_IFDIR | entry.mode, entry.mtime
+            folder.mode, folder.mtime = stat.S_IFDIR | entry.mode, mtime
             return
-        data = self._written(entry) if entry.kind is EntryKind.HARDLINK else entry.read()
-        view = byte_view(data)
-        if len(view) > self._limit:
+        data = self._written(entry) if entry.kind is EntryKind.HARDLINK else None
+        pieces = pieces_of(entry.read) if data is None else iter([memoryview(data)])
+        first = next(pieces, memoryview(b""))
+        size = max(entry.size, len(first)) if data is None else len(data)
+        if size > self._limit:
             raise FormatError(
-                f"{entry.name!r} has {len(view)} bytes, and a shard {self._limit}", path=self.path,
+                f"{entry.name!r} has {size} bytes, and a shard {self._limit}", path=self.path,
                 hint="choose larger shards",
             )  # fmt: skip
-        if self._filled + len(view) > self._limit:
+        if self._filled + size > self._limit:
             self._new_shard()
-        self._shards[-1].file.write(view)
-        self._folders.add_file(path, len(view))
-        self._rows.append((path, len(self._shards) - 1, self._filled, len(view), crc32c(view),
-                           stat.S_IFREG | entry.mode, entry.mtime))  # fmt: skip
-        self._filled += len(view)
+        written = crc = 0
+        for piece in chain([first], pieces):
+            with self._shards[-1].written():
+                self._shards[-1].file.write(piece)
+            crc = crc32c(piece, crc)
+            written += len(piece)
+        self._folders.add_file(path, written)
+        self._rows.append((path, len(self._shards) - 1, self._filled, written, crc,
+                           stat.S_IFREG | entry.mode, mtime))  # fmt: skip
+        self._filled += written
         if len(self._rows) >= ROWS_AT_ONCE:
             self._flush()
 
     def _flush(self) -> None:
-        self._connection.executemany(
-            "INSERT INTO files (path, shard, offset, size, crc32c, mode, mtime_ns) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            self._rows,
-        )
+        with self._told():
+            self._connection.executemany(
+                "INSERT INTO files (path, shard, offset, size, crc32c, mode, mtime_ns) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                self._rows,
+            )
         self._rows.clear()
 
     def _written(self, entry: Entry) -> bytes:
@@ -193,7 +253,8 @@ class BarecatSink(Sink):
             raise FormatError(f"{entry.name!r} is a hard link to what does not come before it", path=self.path)
         shard = self._shards[row[0]]
         if not shard.file.closed:
-            shard.file.flush()
+            with shard.written():
+                shard.file.flush()
         return open_object(str(shard.place)).read(row[1], row[2])
 
     def close(self) -> None:
@@ -206,6 +267,16 @@ class BarecatSink(Sink):
 
     def _finish(self) -> None:
         self._flush()
+        with self._told():
+            self._finish_index()
+        self._shards[-1].close()
+        for shard in self._shards:
+            shard.publish()
+        with self._index.written(), open(self._index.place, "rb") as index:
+            os.fsync(index.fileno())
+        self._index.publish()
+
+    def _finish_index(self) -> None:
         found = self._folders.by_path
         self._connection.executemany(
             "INSERT INTO dirs (path, num_subdirs, num_files, num_files_tree, size_tree, mode, mtime_ns) "
@@ -227,12 +298,6 @@ class BarecatSink(Sink):
         except sqlite3.IntegrityError as error:
             raise FormatError("two entries have the same path", path=self.path) from error
         self._connection.close()
-        self._shards[-1].close()
-        for shard in self._shards:
-            shard.publish()
-        with open(self._index.place, "rb") as index:
-            os.fsync(index.fileno())
-        self._index.publish()
 
     def abort(self) -> None:
         """Leave nothing behind."""
@@ -266,13 +331,25 @@ def faults_of(path: str) -> Iterator[Fault | int]:
         for (said,) in connection.execute("PRAGMA integrity_check"):
             if said != b"ok":
                 yield Fault(path, f"SQLite says: {key_text(said)}")
-        stored = {key_text(row[0]): row[1:] for row in connection.execute(
-            "SELECT path, num_subdirs, num_files, num_files_tree, size_tree FROM dirs"
-        )}  # fmt: skip
+        stored = {}
+        for name, mode, mtime, *counted in connection.execute(
+            "SELECT path, mode, mtime_ns, num_subdirs, num_files, num_files_tree, size_tree FROM dirs"
+        ):
+            wrong = wrong_in(name, (None, None, None, None, mode, mtime))
+            if wrong is not None:
+                yield Fault(path, wrong)
+            if isinstance(name, bytes):
+                stored[key_text(name)] = tuple(counted)
         for name in sorted(stored):
             folders.have(name)
-        rows = connection.execute("SELECT path, shard, offset, size, crc32c FROM files ORDER BY shard, offset")
-        for name, shard, offset, size, crc in rows:
+        rows = connection.execute(
+            "SELECT path, shard, offset, size, crc32c, mode, mtime_ns FROM files ORDER BY shard, offset"
+        )
+        for name, shard, offset, size, crc, mode, mtime in rows:
+            wrong = wrong_in(name, (shard, offset, size, crc, mode, mtime), _OF_FILES)
+            if wrong is not None:
+                yield Fault(path, wrong)
+                continue
             text = key_text(name)
             folders.add_file(text, size)
             try:

@@ -159,6 +159,12 @@ def checked_path(path: bytes) -> bytes:
     return b"/".join(kept)
 
 
+def check_path(path: bytes) -> None:
+    """Refuse a path that is not as entries have it: nobody is to write it anywhere."""
+    if checked_path(path) != path:
+        raise _unsafe(path, "is not plain")
+
+
 def _unsafe(path: bytes, why: str) -> UnsafePathError:
     return UnsafePathError(
         f"the path {key_text(path)!r} {why}", hint="such an entry is refused; leave it out with --exclude"
@@ -166,16 +172,33 @@ def _unsafe(path: bytes, why: str) -> UnsafePathError:
 
 
 def copy_entries(source: EntrySource, sink: EntrySink, advance: Callable[[int], None] = lambda count: None) -> int:
-    """All entries of one archive into another; returns how many. ``advance`` is told of each."""
+    """All entries of one archive into another; returns how many. ``advance`` is told of each.
+
+    A path that leads out of its folder is an error, whatever the archives are.
+    """
     count = 0
+    early: list[Entry] = []
     for entry in source.entries():
+        try:
+            check_path(entry.path)
+            if entry.kind is EntryKind.HARDLINK:
+                check_path(entry.target)
+        except UnsafePathError as error:
+            error.path = error.path or str(getattr(source, "path", "")) or None
+            raise
+        if entry.kind is EntryKind.HARDLINK and entry.target > entry.path:
+            early.append(entry)  # an archive in the order of paths has it before its file, which most must have first
+            continue
         sink.add(entry)
         count += 1
         advance(1)
-    return count
+    for entry in early:
+        sink.add(entry)
+        advance(1)
+    return count + len(early)
 
 
 __all__ = [
-    "Entry", "EntryExistsError", "EntryKind", "EntrySink", "EntrySource", "Sink", "UnsafePathError", "checked_path",
-    "copy_entries", "is_plain",
+    "Entry", "EntryExistsError", "EntryKind", "EntrySink", "EntrySource", "Sink", "UnsafePathError", "check_path",
+    "checked_path", "copy_entries", "is_plain",
 ]  # fmt: skip

@@ -24,9 +24,9 @@ from fastloader.formats.fld.dataset import MAX_OPEN, OPENED_AT_ONCE
 from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE, EXTENT, PAGE, Descriptor, FieldFlags, Kind
 from fastloader.formats.fld.manifest import Shard
 from fastloader.formats.fld.runs import Runs
-from fastloader.formats.objects import Places
+from fastloader.formats.objects import Places, digest_of, origin_of
 from fastloader.stores import MappedFile, ObjectPath, RemoteFile
-from fastloader.types import key_text
+from fastloader.types import Buffer, key_text
 
 BLOCK = 1 << 20
 DEFLATE = 255
@@ -101,6 +101,15 @@ class Part:
     def num_samples(self) -> int:
         """How many there are."""
         return len(self.key_ends)
+
+    @property
+    def origin(self) -> str:
+        """What tells it from others: the file, and where things lie in it, as an index beside it may say."""
+        held: list[str | Buffer] = [origin_of(self.path, self.identity), self.keys, self.key_ends]
+        for name, column in self.columns.items():
+            parts = (column.values,) if isinstance(column, Numbers) else (column.ranges, column.memory)
+            held += [name, *(np.ascontiguousarray(part) for part in parts if part is not None)]
+        return digest_of(held)
 
     def key(self, row: int) -> bytes:
         """The key of a sample."""
@@ -311,6 +320,11 @@ class ExtentDataset:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ExtentDataset, (self.schema, self.identities)
+
+    @property
+    def origin(self) -> str:
+        """What tells it from another dataset that may be there another day."""
+        return digest_of(part.origin for part in self.parts)
 
     @property
     def is_remote(self) -> bool:

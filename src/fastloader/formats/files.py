@@ -101,6 +101,10 @@ class EachFile(Records):
     def __len__(self) -> int:
         return len(self.paths)
 
+    def origins(self) -> list[str]:
+        """As they are now: none is open."""
+        return self.files.places.origins(self.paths)
+
     def begin(self, number: int) -> Object:
         """The object."""
         return self.files.fetch(number)
@@ -108,6 +112,10 @@ class EachFile(Records):
     def file(self, number: int) -> Object:
         """The same: nothing is kept of so many."""
         return self._coming.take(number) or self.begin(number)
+
+    def shared_bytes(self) -> list[int]:
+        """None: each is read once in a pass, whole."""
+        return []
 
     def expect(self, rows: Sequence[int]) -> None:
         """These are read after the ones that are read next."""
@@ -146,6 +154,11 @@ class RawFiles(EachFile):
     def names(self) -> tuple[str, ...]:
         """The two."""
         return "data", "path"
+
+    def origins(self) -> list[str]:
+        """With what they are called, which is a value too."""
+        names = map(self.relative, range(len(self.paths)))
+        return [f"{name}\0{one}" for name, one in zip(names, super().origins(), strict=True)]
 
     def reads_bytes(self, names: Names) -> bool:
         """Whether a file's bytes are among these fields."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
@@ -14,51 +15,55 @@ from typing import Any
 
 import numpy as np
 
-from fastloader.errors import FormatError
+from fastloader.errors import FastLoaderError, FormatError
 from fastloader.formats.indexes import Ranges, index_of, read_ranges
 from fastloader.formats.objects import Files, Object, buffered
 from fastloader.formats.records import Names, Records, Stream, picked
+from fastloader.formats.scanning import begin_of, scan
 from fastloader.types import Sample
 
-BOM = b"\xef\xbb\xbf"
 DELIMITERS = ",\t;|"
 LOOKED_AT = 1000
 """Rows from which the types of columns are told."""
-SCANNED = 4 << 20
-TYPES: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str}
+FIRST_LINE = 64 << 10
+"""Bytes that are read at once where the first line alone is wanted."""
 
-_INT = re.compile(r"[+-]?(0|[1-9]\d{0,17})")
-_FLOAT = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|nan|inf(inity)?)", re.IGNORECASE)
-_LEADING_ZERO = re.compile(r"[+-]?0\d")
-
-
-def scan(source: Object, begin: int, quoted: bool) -> Iterator[Ranges]:
-    """Where records are, blank lines left out; with ``quoted``, a line goes on where quotes are open."""
-    start, odd = begin, 0
-    for offset in range(begin, source.size, SCANNED):
-        piece = np.frombuffer(source.read(offset, min(SCANNED, source.size - offset)), np.uint8)
-        ends = np.flatnonzero(piece == ord("\n"))
-        if quoted:
-            quotes = np.flatnonzero(piece == ord('"'))
-            ends = ends[(np.searchsorted(quotes, ends) + odd) % 2 == 0]
-            odd = (odd + len(quotes)) % 2
-        if len(ends):
-            starts = np.concatenate([[start], ends[:-1] + 1 + offset])
-            start = int(ends[-1]) + 1 + offset
-            yield _filled(source, np.stack([starts, ends + offset - starts], 1), piece, offset)
-    if start < source.size:
-        if odd:
-            raise FormatError(f"at offset {start}: quotes are opened and never closed", path=source.path)
-        yield np.array([[start, source.size - start]])
+_INT = re.compile(r"[+-]?(0|[1-9]\d*)", re.ASCII)
+_FLOAT = re.compile(
+    r"[+-]?(((0|[1-9]\d*)(\.\d*)?|\.\d+)(e[+-]?\d+)?|nan|inf(inity)?)", re.ASCII | re.IGNORECASE
+)  # fmt: skip
+"""Numbers of which nothing is lost. With a leading zero they are codes."""
 
 
-def _filled(source: Object, ranges: Ranges, piece: Any, offset: int) -> Ranges:
-    """Without blank lines; only short ones need a look."""
-    blank = ranges[:, 1] == 0
-    for at in np.flatnonzero(ranges[:, 1] == 1).tolist():
-        where = int(ranges[at, 0]) - offset
-        blank[at] = (piece[where] if where >= 0 else source.read(offset + where, 1)[0]) == ord("\r")
-    return np.ascontiguousarray(ranges[~blank])
+def whole(text: str) -> int:
+    """A whole number of 64 bits; a larger one would be another in a batch."""
+    value = int(text)
+    if not -(2**63) <= value < 2**63:
+        raise OverflowError
+    return value
+
+
+def plain_int(text: str) -> int:
+    """The same, written as one."""
+    if not _INT.fullmatch(text):
+        raise ValueError
+    return whole(text)
+
+
+def plain_float(text: str) -> float:
+    """A number, written as one; a whole one where a float holds it exactly."""
+    if not _FLOAT.fullmatch(text):
+        raise ValueError
+    value = float(text)
+    if abs(value) >= 2**53 and _INT.fullmatch(text) and whole(text) != value:
+        raise OverflowError
+    return value
+
+
+TYPES: dict[str, Callable[[str], Any]] = {"int": whole, "float": float, "str": str}
+"""What reads the values of a column whose type is named."""
+TOLD: dict[str, Callable[[str], Any]] = {"int": plain_int, "float": plain_float, "str": str}
+"""The same where it is told from the first rows: those behind them are held to what these were."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,8 @@ class Header:
     names: tuple[str, ...]
     delimiter: str
     types: tuple[str, ...]
+    named: frozenset[str] = frozenset()
+    """The columns whose types were asked for."""
 
     def sample(self, row: Sequence[str], names: Names) -> Sample:
         """A row as a sample. An empty value is missing, except in a column of texts."""
@@ -76,20 +83,30 @@ class Header:
         found = {}
         for name, kind, text in zip(self.names, self.types, row, strict=True):
             if names is None or name in names:
+                read = (TYPES if name in self.named else TOLD)[kind]
                 try:
-                    found[name] = None if text == "" and kind != "str" else TYPES[kind](text)
-                except ValueError:
+                    found[name] = None if text == "" and kind != "str" else read(text)
+                except (ValueError, OverflowError) as error:
                     raise ValueError(
-                        f"column {name!r}: {text!r} is no {kind}, as the first {LOOKED_AT} rows were; "
+                        f"column {name!r}: {text!r} {_misfit(error, kind, name in self.named)}; "
                         f'open with types={{"{name}": "str"}}'
                     ) from None
         return found if names is None else {name: found[name] for name in names}
 
 
+def _misfit(error: Exception, kind: str, named: bool) -> str:
+    if isinstance(error, OverflowError):
+        return f"does not fit in {'an int' if kind == 'int' else 'a float'} of 64 bits"
+    return f"is no {kind}" if named else f"is no {kind}, as the first {LOOKED_AT} rows were"
+
+
 def header_of(first: str, rows: Sequence[Sequence[str]], types: Mapping[str, str] | None, path: str) -> Header:
     """The columns, from the first line and the rows behind it."""
-    delimiter = max(DELIMITERS, key=lambda mark: len(next(csv.reader([first], delimiter=mark), [])))
-    names = tuple(next(csv.reader([first], delimiter=delimiter), []))
+    delimiter = max(DELIMITERS, key=lambda mark: _values(first, mark))
+    try:
+        names = tuple(row_of(first, delimiter))
+    except (ValueError, csv.Error) as error:
+        raise FormatError(f"the first line names columns: {error}", path=path) from error
     twice = sorted({name for name in names if names.count(name) > 1})
     if not names or "" in names or twice:
         what = f"the column {twice[0]!r} twice" if twice else "a column without a name"
@@ -99,17 +116,38 @@ def header_of(first: str, rows: Sequence[Sequence[str]], types: Mapping[str, str
         raise FormatError(f"types: no column {unknown[0]!r}; there are {', '.join(names)}", path=path)
     columns = list(zip(*(row for row in rows if len(row) == len(names)), strict=True)) or [()] * len(names)
     told = {name: type_of(column) for name, column in zip(names, columns, strict=True)} | dict(types or {})
-    return Header(names, delimiter, tuple(told[name] for name in names))
+    return Header(names, delimiter, tuple(told[name] for name in names), frozenset(types or ()))
+
+
+def _values(line: str, delimiter: str) -> int:
+    """How many values a line has, if this is what parts them."""
+    try:
+        return len(next(csv.reader([line], delimiter=delimiter), []))
+    except csv.Error:
+        return 0
+
+
+def row_of(text: str, delimiter: str) -> list[str]:
+    """The values of a record. One that ``csv`` takes for several rows, or for none, is an error and never a loss."""
+    rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True))
+    if len(rows) != 1:
+        cure = "; lines end with \\n or \\r\\n, and not with \\r alone" if "\r" in text else ""
+        raise ValueError(f"{len(rows)} rows where one is expected{cure}")
+    return rows[0]
 
 
 def type_of(texts: Sequence[str]) -> str:
-    """What all of these are. A number with a leading zero is a text: it is a code, and the zero would be lost."""
+    """What all of these are. What a number would not keep makes them texts: a leading zero, more digits than it has."""
     there = [text for text in texts if text]
-    if there and all(_INT.fullmatch(text) for text in there):
-        return "int"
-    if there and all(_FLOAT.fullmatch(text) and not _LEADING_ZERO.match(text) for text in there):
-        return "float"
-    return "str"
+    return next((kind for kind in ("int", "float") if there and all(_reads(TOLD[kind], text) for text in there)), "str")
+
+
+def _reads(read: Callable[[str], Any], text: str) -> bool:
+    try:
+        read(text)
+    except (ValueError, OverflowError):
+        return False
+    return True
 
 
 def parse_json(line: str) -> Sample:
@@ -152,8 +190,7 @@ class JsonLines(Lines):
     def begin(self, number: int) -> Ranges:
         """The index of lines."""
         source = self.source(number)
-        start = len(BOM) if source.read(0, min(3, source.size)) == BOM else 0
-        return index_of(source, "lines", lambda: scan(source, start, quoted=False))
+        return index_of(source, "lines", lambda: scan(source, begin_of(source)))
 
     def samples(self, number: int, file: Ranges, rows: Sequence[int], names: Names) -> list[Sample]:
         """Parsed."""
@@ -174,17 +211,24 @@ class CommaLines(Lines):
     def __init__(self, files: Files, types: Mapping[str, str] | None = None) -> None:
         super().__init__(files)
         self._header: Header | None = None
-        lines = self._all_lines(0)
-        if not len(lines):
-            raise FormatError("is empty, where a line of column names is expected", path=self.paths[0])
-        texts = [text for text, _, _ in self.decoded(lines, range(min(len(lines), LOOKED_AT + 1)), 0)]
-        plain = header_of(texts[0], [], None, self.paths[0])
-        rows = [row for text in texts[1:] for row in csv.reader([text], delimiter=plain.delimiter)]
-        self._header = header_of(texts[0], rows, types, self.paths[0])
+        number = self._told_by = self.first_filled()
+        source, path = self.source(number), self.paths[number]
+        heads = scan(source, begin_of(source), DELIMITERS, FIRST_LINE)
+        head = next((ranges for ranges in heads if len(ranges)), None)
+        if head is None:
+            raise FormatError("is empty, where a line of column names is expected", path=path)
+        first, _, _ = next(self.decoded(head, [0], number))
+        plain = header_of(first, [], None, path)
+        lines = self._all_lines(number, plain.delimiter)
+        rows = []
+        for text, _, _ in self.decoded(lines, range(1, min(len(lines), LOOKED_AT + 1)), number):
+            with contextlib.suppress(ValueError, csv.Error):  # told when it is read
+                rows.append(row_of(text, plain.delimiter))
+        self._header = header_of(first, rows, types, path)
 
     @property
     def header(self) -> Header:
-        """That of the first file."""
+        """That of the first file that is not empty."""
         assert self._header is not None
         return self._header
 
@@ -193,21 +237,26 @@ class CommaLines(Lines):
         """The columns."""
         return self.header.names
 
-    def _all_lines(self, number: int) -> Ranges:
+    def _all_lines(self, number: int, delimiter: str) -> Ranges:
         source = self.source(number)
-        start = len(BOM) if source.read(0, min(3, source.size)) == BOM else 0
-        return index_of(source, "csv", lambda: scan(source, start, quoted=True))
+        return index_of(source, f"csv {delimiter}", lambda: scan(source, begin_of(source), delimiter))
 
     def begin(self, number: int) -> Ranges:
-        """The index of lines behind the first, which must name the same columns."""
-        lines = self._all_lines(number)
+        """The index of lines behind the first, which must name the same columns. An empty file has none."""
+        if not self.source(number).size:
+            return np.zeros((0, 2), np.int64)
+        lines = self._all_lines(number, self.header.delimiter)
         if not len(lines):
             raise FormatError("is empty, where a line of column names is expected", path=self.paths[number])
         first, _, _ = next(self.decoded(lines, [0], number))
-        names = tuple(next(csv.reader([first], delimiter=self.header.delimiter), []))
+        try:
+            names = tuple(row_of(first, self.header.delimiter))
+        except (ValueError, csv.Error) as error:
+            raise FormatError(f"the first line names columns: {error}", path=self.paths[number]) from error
         if names != self.header.names:
             raise FormatError(
-                f"has the columns {', '.join(names)}, and {self.paths[0]} has {', '.join(self.header.names)}",
+                f"has the columns {', '.join(names)}, and {self.paths[self._told_by]} has "
+                f"{', '.join(self.header.names)}",
                 path=self.paths[number],
             )
         return lines[1:]
@@ -217,8 +266,7 @@ class CommaLines(Lines):
         found = []
         for text, row, offset in self.decoded(file, rows, number):
             try:
-                values = next(csv.reader(io.StringIO(text, newline=""), delimiter=self.header.delimiter, strict=True))
-                found.append(self.header.sample(values, names))
+                found.append(self.header.sample(row_of(text, self.header.delimiter), names))
             except (ValueError, csv.Error) as error:
                 raise FormatError(f"record {row} at offset {offset}: {error}", path=self.paths[number]) from error
         return found
@@ -227,6 +275,15 @@ class CommaLines(Lines):
 def unzipped(source: Object) -> gzip.GzipFile:
     """A gzipped object as the bytes it stands for."""
     return gzip.GzipFile(fileobj=buffered(source), mode="rb")
+
+
+def _packs_nothing(source: Object) -> bool:
+    """Whether a gzipped object stands for no bytes; what is damaged does not, and is told when it is read."""
+    try:
+        with unzipped(source) as stream:
+            return not stream.read(1)
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        return False
 
 
 class ZippedJsonLines(Stream):
@@ -258,15 +315,20 @@ class ZippedCommaLines(Stream):
 
     def __init__(self, files: Files, types: Mapping[str, str] | None = None) -> None:
         super().__init__(files)
+        some = (files[number] for number in range(len(files.paths)))
+        source = next((one for one in some if not _packs_nothing(one)), files[0])
+        self._told_by = source.path
         try:
-            with unzipped(files[0]) as stream:
+            with unzipped(source) as stream:
                 text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
                 first = text.readline()
-                delimiter = header_of(first.rstrip("\r\n"), [], None, self.paths[0]).delimiter
+                delimiter = header_of(first.rstrip("\r\n"), [], None, source.path).delimiter
                 rows = [row for row, _ in zip(csv.reader(text, delimiter=delimiter), range(LOOKED_AT), strict=False)]
+        except FastLoaderError:
+            raise
         except (OSError, EOFError, ValueError, csv.Error, zlib.error) as error:
-            raise FormatError(str(error), path=self.paths[0]) from error
-        self.header = header_of(first.rstrip("\r\n"), rows, types, self.paths[0])
+            raise FormatError(str(error), path=source.path) from error
+        self.header = header_of(first.rstrip("\r\n"), rows, types, source.path)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -274,13 +336,15 @@ class ZippedCommaLines(Stream):
         return self.header.names
 
     def samples(self, source: Object, start: int, names: Names) -> Iterator[Sample]:
-        """Row by row."""
+        """Row by row. An empty file has none."""
+        if _packs_nothing(source):
+            return
         with unzipped(source) as stream:
             text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
             rows = (row for row in csv.reader(text, delimiter=self.header.delimiter, strict=True) if row)
             found = tuple(next(rows, ()))
             if found != self.header.names:
-                raise FormatError(f"has other columns than {self.paths[0]}: {', '.join(found)}", path=source.path)
+                raise FormatError(f"has other columns than {self._told_by}: {', '.join(found)}", path=source.path)
             for number, row in enumerate(rows):
                 if number >= start:
                     yield self.header.sample(row, names)

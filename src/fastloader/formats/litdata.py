@@ -24,7 +24,7 @@ from fastloader.formats.arrow import ARROW, Pieces, RecordBatches, explained, to
 from fastloader.formats.indexes import Ranges, read_ranges
 from fastloader.formats.litdata_index import Chunk, Config, Node, load_index
 from fastloader.formats.litdata_values import decoder_of, numbers
-from fastloader.formats.mds import is_there
+from fastloader.formats.mds import is_there, origins_of
 from fastloader.formats.objects import Files, Object
 from fastloader.formats.records import Kept, Names, Records
 from fastloader.formats.unpacked import MOST_BYTES, Unpacked, unzstd, zstd_size
@@ -55,6 +55,7 @@ class LitData(Records):
         if not self._chunks:
             raise FormatError("names no chunks", path=indexes.paths[0])
         super().__init__(Files(tuple(chunk.path for chunk in self._chunks), indexes.places))
+        self._indexes = indexes.paths
         self._kept = Kept()
         first = self._chunks[0].config
         for chunk in self._chunks[1:]:
@@ -83,6 +84,14 @@ class LitData(Records):
     def starts(self) -> Any:
         """From the index alone."""
         return np.cumsum([0, *(chunk.samples for chunk in self._chunks)], dtype=np.int64)
+
+    def shared_bytes(self) -> list[int]:
+        """From the index alone; what is packed is read whole, and kept unpacked in memory."""
+        return [chunk.bytes for chunk in self._chunks if chunk.zipped is None]
+
+    def origins(self) -> list[str]:
+        """Of indexes and chunks, in the form in which each is read."""
+        return origins_of(self.files, self._indexes, [chunk.zipped for chunk in self._chunks])
 
     def begin(self, number: int) -> Opened:
         """A chunk, unpacked if need be, and where its samples are."""

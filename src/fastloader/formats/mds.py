@@ -91,6 +91,7 @@ class Mds(Records):
         if not self._shards:
             raise FormatError("names no shards", path=indexes.paths[0])
         super().__init__(Files(tuple(shard.path for shard in self._shards), indexes.places))
+        self._indexes = indexes.paths
         self._kept = Kept()
         first = self._shards[0]
         for shard in self._shards[1:]:
@@ -106,6 +107,14 @@ class Mds(Records):
     def starts(self) -> Any:
         """From the index alone."""
         return np.cumsum([0, *(shard.samples for shard in self._shards)], dtype=np.int64)
+
+    def shared_bytes(self) -> list[int]:
+        """From the index alone; what is packed is read whole, and kept unpacked in memory."""
+        return [shard.raw_bytes for shard in self._shards if shard.zipped is None]
+
+    def origins(self) -> list[str]:
+        """Of indexes and shards, in the form in which each is read."""
+        return origins_of(self.files, self._indexes, [shard.zipped for shard in self._shards])
 
     def begin(self, number: int) -> tuple[Object, Ranges]:
         """A shard, unpacked if need be, and where its samples are."""
@@ -156,6 +165,16 @@ def is_there(places: Places, path: str) -> bool:
     except (NotFoundError, RefusedError):  # some stores refuse what is not there
         return False
     return True
+
+
+def origins_of(files: Files, indexes: Sequence[str], zipped: Sequence[str | None]) -> list[str]:
+    """What tells files that an index names from others, and the index; those that are not there are there zipped."""
+
+    def form(number: int) -> str:
+        path, other = files.paths[number], zipped[number]
+        return path if other is None or is_there(files.places, path) else other
+
+    return files.places.origins([*indexes, *files.each(form, range(len(files.paths)))])
 
 
 def decoded(shard: Shard, data: memoryview, names: Sequence[str]) -> Sample:

@@ -12,8 +12,9 @@ import os
 import stat
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
@@ -24,6 +25,7 @@ from fastloader.formats.remote import RemoteObjects
 from fastloader.stores import BlockCache, ObjectPath
 from fastloader.stores.local import explain
 from fastloader.stores.urls import is_url
+from fastloader.types import Buffer, byte_view
 
 T = TypeVar("T")
 
@@ -163,7 +165,26 @@ def _open(path: str) -> int:
 
 
 def _identity(status: os.stat_result) -> str:
-    return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
+    return f"{_origin(status)}-{status.st_ino}"
+
+
+def _origin(status: os.stat_result) -> str:
+    return f"{status.st_size}-{status.st_mtime_ns}"
+
+
+def origin_of(path: str, identity: str) -> str:
+    """What tells an object's bytes from others also another day: the inode of a file is not kept by every mount."""
+    return identity if is_url(path) else identity.rpartition("-")[0]
+
+
+def digest_of(texts: Iterable[str | Buffer]) -> str:
+    """One text that stands for many."""
+    digest = blake2b(digest_size=16)
+    for text in texts:
+        data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else byte_view(text)
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
 
 
 class LocalFiles:
@@ -195,6 +216,14 @@ class LocalFiles:
         return os.path.isdir(path)
 
 
+def status_of(path: str) -> os.stat_result:
+    """What the system says of a file that was there when a dataset was opened."""
+    try:
+        return os.stat(path)
+    except OSError as error:
+        raise explain(error, Path(path), "it was there when the dataset was opened") from error
+
+
 def _raise(error: OSError) -> None:
     raise explain(error, Path(error.filename), "check the path and who may read it") from error
 
@@ -202,6 +231,8 @@ def _raise(error: OSError) -> None:
 _LOCAL = LocalFiles()
 AT_ONCE = 32
 """Objects that are asked for at the same time."""
+LISTED = 64
+"""As many are rather looked for in a list of their folder, which tells of a thousand at a time."""
 
 
 class Places:
@@ -219,6 +250,11 @@ class Places:
         return self.of(path).open(path)
 
     @property
+    def cache(self) -> BlockCache | None:
+        """Where copies of objects in stores are kept."""
+        return self._remote.cache
+
+    @property
     def begins(self) -> bool:
         """Whether objects in stores can be asked for before their turn."""
         return self._remote.begins
@@ -226,6 +262,15 @@ class Places:
     def begin(self, url: str) -> Fetched | None:
         """An object in a store, asked for now."""
         return self._remote.begin(url)
+
+    def origins(self, paths: Sequence[str]) -> list[str]:
+        """What tells the bytes of each object from others, as it is now. None is opened, for there may be millions."""
+        remote = [path for path in paths if is_url(path)]
+        told = self._remote.listed(remote) if len(remote) >= LISTED else {}
+        missing = [path for path in remote if path not in told]
+        versions = at_once(lambda number: self._remote.version(missing[number]), range(len(missing)))
+        told.update(zip(missing, versions, strict=True))
+        return [told[path] if path in told else _origin(status_of(path)) for path in paths]
 
     def locate(self, path: str) -> Path | ObjectPath:
         """Where it is; objects of one bucket share its client."""
@@ -251,6 +296,11 @@ class Files:
         """One that will be read whole, if at all."""
         path = self.paths[number]
         return self.places.of(path).fetch(path)
+
+    @property
+    def cache(self) -> BlockCache | None:
+        """The copies on disk that objects of stores are read through, if they are."""
+        return self.places.cache if self.paths and is_url(self.paths[0]) else None
 
     @property
     def ahead(self) -> bool:

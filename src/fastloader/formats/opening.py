@@ -12,25 +12,27 @@ from typing import Any, NamedTuple
 
 from fastloader.errors import FormatError, KeyNotFoundError, NotFoundError, StoreError
 from fastloader.formats.arrays import ArrayFiles, ArrayRows
-from fastloader.formats.arrow import ArrowFile, ArrowStream, Parquet, Where
+from fastloader.formats.arrow import ArrowFile, ArrowStream, Parquet
 from fastloader.formats.barecat import OLD_ENDING, open_barecat
 from fastloader.formats.beton import TYPES as BETON_TYPES
 from fastloader.formats.beton import Beton
 from fastloader.formats.decoding import Decode
 from fastloader.formats.extents import ExtentDataset
-from fastloader.formats.files import ClassFolders, RawFiles, has_classes
-from fastloader.formats.fld import Manifest, is_sharded
+from fastloader.formats.files import ClassFolders, RawFiles, has_classes, relative
+from fastloader.formats.fld import MANIFEST, Manifest, is_sharded
+from fastloader.formats.fld.manifest import is_own
 from fastloader.formats.hdf5 import Hdf5
 from fastloader.formats.lines import TYPES, CommaLines, JsonLines, ZippedCommaLines, ZippedJsonLines
 from fastloader.formats.litdata import LitData
 from fastloader.formats.mds import INDEX, Mds
 from fastloader.formats.objects import Files, Object, Places, at_once
-from fastloader.formats.recognise import NAMES, PACKED, format_of, promised
+from fastloader.formats.recognise import NAMES, PACKED, format_of, is_empty, promised
 from fastloader.formats.records import Names, Source
 from fastloader.formats.tar import open_tar
 from fastloader.formats.tar_packed import open_packed
 from fastloader.formats.tfrecord import TFRecord, ZippedTFRecord
 from fastloader.formats.utix import open_utix
+from fastloader.formats.where import Where
 from fastloader.formats.zips import open_zip
 from fastloader.stores import ObjectPath
 from fastloader.stores.urls import is_url, local_path
@@ -69,7 +71,7 @@ class Format:
 
 def _arrays(request: Request) -> Source:
     rows = request.single if request.rows is None else request.rows
-    return ArrayRows(request.files, request.fields) if rows else ArrayFiles(request.files)
+    return (ArrayRows if rows else ArrayFiles)(request.files, request.fields)
 
 
 def _folder(request: Request) -> Source:
@@ -148,7 +150,7 @@ def open_source(
     if own and (format == "fld" or (single and (shards or _is_fld(paths[0], places)))):
         _only("fld", request, ())
         if not single:
-            raise FormatError("several .fld datasets", path=paths[0], hint="fl.concatenate makes them one")
+            raise _several(paths, root, places)
         return Own(paths[0], shards if isinstance(shards, Manifest) else None)
     if format in (None, *_INDEXED) and (indexed := _indexes(paths, root, places, format)) is not None:
         _only(indexed[0], request, ())
@@ -202,7 +204,7 @@ def _expanded(path: Any, places: Places, own: bool = False) -> Meant:
     text = os.fsdecode(path)
     text = local_path(text) or text
     if is_url(text):
-        if promised(text) == "fld":
+        if promised(text) == "fld" and not glob.has_magic(text):
             return Meant([text], single=True)
         if own and promised(text) is None and (manifest := _manifest(text, places)) is not None:
             return Meant([text], single=True, shards=manifest)
@@ -254,6 +256,16 @@ def _is_fld(path: str, places: Places) -> bool:
     return promised(path) == "fld" or format_of(places.open(path)) == "fld"
 
 
+def _several(paths: Sequence[str], root: str, places: Places) -> FormatError:
+    """The error of who means several files, each a dataset; or shards that nothing makes one."""
+    if root and all(is_own(relative(path, root)) for path in paths) and not is_sharded(places.locate(root)):
+        return FormatError(
+            f"holds shards without {MANIFEST}, which comes last: whoever wrote them did not finish", path=root,
+            hint="write the dataset again; a conversion that is run again goes on where it was",
+        )  # fmt: skip
+    return FormatError("several .fld datasets", path=root or paths[0], hint="fl.concatenate makes them one")
+
+
 def _indexes(paths: Sequence[str], root: str, places: Places, format: str | None) -> tuple[str, tuple[str, ...]] | None:
     """The indexes of MDS shards or LitData's chunks among the files: of the folder itself, or of those within it."""
     found = [path for path in paths if os.path.basename(path) == INDEX]
@@ -292,17 +304,18 @@ def _ending(path: str) -> str:
 
 
 def _recognised(paths: Sequence[str], root: str, single: bool, places: Places) -> str:
-    """The one format of all files. Of those whose names end alike, one is looked at."""
-    kinds: dict[str, str] = {}
+    """The one format of all files. Of those whose names end alike, one is looked at, and no empty one if it can be."""
+    kinds: dict[str, list[str]] = {}
     for path in paths:
-        kinds.setdefault(_ending(path), path)
+        kinds.setdefault(_ending(path), []).append(path)
     found: dict[str | None, str] = {}
-    for example in kinds.values():
-        found.setdefault(format_of(places.open(example)), example)
+    for alike in kinds.values():
+        example = next((one for one in map(places.open, alike) if not is_empty(one)), None)
+        found.setdefault(format_of(example or places.open(alike[0])), example.path if example else alike[0])
     names = [name for name in found if name is not None]
     if len(found) == 1 and names:
         if names == ["fld"]:
-            raise FormatError("several .fld datasets", path=root or paths[0], hint="fl.concatenate makes them one")
+            raise _several(paths, root, places)
         return names[0]
     if not names and not single:
         return "folder" if has_classes(paths, root) else "raw"

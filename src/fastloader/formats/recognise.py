@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import zipfile
 import zlib
 
@@ -14,8 +15,9 @@ from fastloader.formats import arrow, hdf5, tfrecord
 from fastloader.formats.arrays import NPY, ZIP
 from fastloader.formats.beton_layout import is_beton
 from fastloader.formats.fld.layout import MAGIC as FLD
-from fastloader.formats.lines import BOM, DELIMITERS
+from fastloader.formats.lines import DELIMITERS
 from fastloader.formats.objects import Object, Reading
+from fastloader.formats.scanning import BOM
 from fastloader.formats.tar import is_tar
 
 LOOK = 64 << 10
@@ -23,6 +25,8 @@ ZSTD_LOOK = (128 << 10) + 64
 """The largest first block of zstd and what lies before it: no byte of a block is known before all of it is."""
 GZIP, ZSTD, SQLITE = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"SQLite format 3\0"
 EMPTY_ZIP = b"PK\x05\x06"
+EMPTY_GZIP = 1024
+"""Bytes that a gzipped file of none has at most: it may tell its name."""
 PACKED = (".gz", ".gzip", ".zst", ".zstd")
 BY_SUFFIX = {
     ".fld": "fld", ".npy": "npy", ".npz": "npz", ".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
@@ -42,6 +46,20 @@ def promised(path: str) -> str | None:
     """The format that a name stands for."""
     stem, suffix = os.path.splitext(path.lower())
     return BY_SUFFIX.get(os.path.splitext(stem)[1] if suffix in PACKED else suffix)
+
+
+def is_empty(source: Object) -> bool:
+    """Whether a file has no bytes, or is a gzipped one of none: a shard that got no samples."""
+    if source.size > EMPTY_GZIP:
+        return False
+    head = source.read(0, source.size)
+    if not head.startswith(GZIP):
+        return not head
+    unzip = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    try:
+        return not unzip.decompress(head, 1) and unzip.eof
+    except zlib.error:
+        return False
 
 
 def format_of(source: Object) -> str | None:
@@ -122,8 +140,11 @@ def _by_start(head: bytes) -> str | None:
         return "tar"
     if not _is_text(head):
         return None
-    lines = head.removeprefix(BOM).decode("utf-8", "replace").splitlines()
-    lines = lines[:-1] if len(head) == LOOK and len(lines) > 1 else lines
+    # Not splitlines: it takes U+2028 and others for ends of lines, which stand in texts of JSON as they are.
+    lines = re.split("\r?\n", head.removeprefix(BOM).decode("utf-8", "replace"))
+    if len(head) == LOOK and len(lines) == 1:  # a line longer than what is looked at
+        return "jsonl" if re.match(r'\s*\{\s*"', lines[0]) else None
+    lines = lines[:-1] if len(head) == LOOK else lines
     first = next((line for line in lines if line.strip()), "")
     if first.lstrip().startswith("{"):
         try:

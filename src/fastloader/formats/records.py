@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fastloader.errors import FastLoaderError, FormatError, KeyNotFoundError
 from fastloader.fields import Field
-from fastloader.formats.objects import Files, Object
+from fastloader.formats.objects import Files, Object, origin_of
 from fastloader.kernels import Failure
 from fastloader.types import Sample
 
@@ -48,6 +48,10 @@ class Source(ABC):
     def names(self) -> Names:
         """The fields every sample has; ``None`` where each sample has its own."""
 
+    def origins(self) -> list[str]:
+        """What tells the samples from others that may be there another day: of each file, and how they are read."""
+        return self.files.places.origins(self.paths)
+
     def stored_as(self, names: Sequence[str]) -> dict[str, Field]:
         """Fields of a ``.fld`` dataset for some names, where the format tells them; others are told from samples."""
         return {}
@@ -73,6 +77,7 @@ class Records(Source):
     def __init__(self, files: Files) -> None:
         super().__init__(files)
         self._starts: NDArray[np.int64] | None = None
+        self._shared: list[int] | None = None
         self._sources: Opened[Object] = Opened()
         self._open: Opened[Any] = Opened()
 
@@ -90,11 +95,23 @@ class Records(Source):
 
     def file(self, number: int) -> Any:
         """What ``begin`` found, kept."""
-        return self._open.get(number, lambda: self.begin(number))
+        try:
+            return self._open.get(number, lambda: self.begin(number))
+        except StopIteration as error:
+            raise stopped(self.paths[number]) from error
 
     def source(self, number: int) -> Object:
         """The object, which is not to change from now on."""
         return self._sources.get(number, lambda: self.files[number])
+
+    def first_filled(self) -> int:
+        """The number of the first file that is not empty, which tells what all are like; 0 where all are."""
+        return next((number for number in range(len(self.paths)) if self.source(number).size), 0)
+
+    def origins(self) -> list[str]:
+        """Of the objects that were opened, which are those that are read."""
+        numbers = range(len(self.paths))
+        return self.files.each(lambda number: origin_of(self.paths[number], self.source(number).identity), numbers)
 
     @property
     def starts(self) -> NDArray[np.int64]:
@@ -106,6 +123,12 @@ class Records(Source):
 
     def __len__(self) -> int:
         return int(self.starts[-1])
+
+    def shared_bytes(self) -> list[int]:
+        """Sizes of the files that samples are parts of: in random order each is read from again and again."""
+        if self._shared is None:
+            self._shared = self.files.each(lambda number: self.source(number).size, range(len(self.paths)))
+        return self._shared
 
     def expect(self, rows: Sequence[int]) -> None:
         """These are read after the ones that are read next; some formats ask for them then."""
@@ -130,7 +153,13 @@ class Records(Source):
 
     def _of_file(self, number: int, rows: Sequence[int], names: Names) -> list[Sample]:
         try:
-            return self.samples(number, self.file(number), rows, names)
+            try:
+                found = self.samples(number, self.file(number), rows, names)
+            except StopIteration as error:
+                raise stopped(self.paths[number]) from error
+            if len(found) != len(rows):
+                raise FormatError(f"{len(found)} samples were read where there should be {len(rows)}")
+            return found
         except FastLoaderError as error:
             if error.sample is None and len(rows) == 1:
                 error.sample = int(self.starts[number] + rows[0])
@@ -173,6 +202,11 @@ class Stream(Source):
         except (EOFError, OSError, ValueError, csv.Error, zlib.error) as error:
             said = error.args[1] if isinstance(error, Failure) else error
             raise FormatError(f"record {place}: {said}", path=self.paths[number]) from error
+
+
+def stopped(path: str) -> FormatError:
+    """Instead of a ``StopIteration`` from within, which whoever iterates would take for the end of the samples."""
+    return FormatError("its reader stopped where there should be more", path=path)
 
 
 class Opened(Generic[T]):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from os.path import commonprefix
 from typing import Any
 
 from fastloader.errors import NotFoundError, StoreError
 from fastloader.stores import BlockCache, ObjectPath, Store, open_store
-from fastloader.stores.base import Stat, full_url
+from fastloader.stores.base import ChangedError, Stat, full_url
 from fastloader.stores.cache import CachedObject
 from fastloader.stores.remote import or_empty
 from fastloader.stores.urls import parse_url
@@ -89,15 +91,24 @@ class FetchedObject:
 
 
 class RemoteObjects:
-    """Objects by URL. There is one store a bucket: it keeps connections, and learns how many at once serve best."""
+    """Objects by URL. There is one store a bucket: it keeps connections, and learns how many at once serve best.
 
-    def __init__(self, storage_options: Mapping[str, Any] | None = None, cache: BlockCache | None = None) -> None:
-        self._options, self._cache = storage_options, cache
+    ``versions`` are those of objects that were listed or read: whoever opens a dataset sees one of each to the end.
+    """
+
+    def __init__(
+        self,
+        storage_options: Mapping[str, Any] | None = None,
+        cache: BlockCache | None = None,
+        versions: dict[str, str] | None = None,
+    ) -> None:
+        self._options, self.cache = storage_options, cache
+        self._versions = {} if versions is None else versions
         self._stores: dict[str, Store] = {}
         self._begun: dict[str, Iterator[Stat]] = {}  # lists of folders, of which the first was looked at
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RemoteObjects, (self._options, self._cache)
+        return RemoteObjects, (self._options, self.cache, self._versions)
 
     def connected(self, url: str) -> tuple[Store, str]:
         """The store that a URL is in, and the key there."""
@@ -109,12 +120,22 @@ class RemoteObjects:
 
     def locate(self, path: str) -> ObjectPath:
         """One of them, as readers of datasets know it."""
-        return ObjectPath(*self.connected(path), self._cache)
+        return ObjectPath(*self.connected(path), self.cache)
 
     def open(self, path: str) -> RemoteObject:
         """One of them."""
         store, key = self.connected(path)
-        return RemoteObject(path, store, key, store.stat(key), self._cache)
+        return RemoteObject(path, store, key, self._the_same(path, store.stat(key)), self.cache)
+
+    def _the_same(self, path: str, found: Stat) -> Stat:
+        """An object that is the one it was; the first that is found counts, where it was not listed."""
+        known = self._versions.setdefault(path, found.version)
+        if known != found.version:
+            raise ChangedError(
+                f"is not the object it was when the dataset was opened: its version is {found.version}, not {known}",
+                path=path, hint="open the dataset anew",
+            )  # fmt: skip
+        return found
 
     def fetch(self, path: str) -> FetchedObject:
         """One that will be read whole."""
@@ -123,50 +144,80 @@ class RemoteObjects:
     @property
     def begins(self) -> bool:
         """Whether they can be asked for before their turn: what goes through a cache is looked for there first."""
-        return self._cache is None
+        return self.cache is None
 
     def begin(self, path: str) -> FetchedObject | None:
         """The same, asked for now; nothing where there is no way to."""
         store, key = self.connected(path)
         begin = getattr(store, "begin_whole", None)
-        if self._cache is not None or begin is None:
+        if self.cache is not None or begin is None:
             return None
         coming = begin(key, LARGEST)
-        return FetchedObject(path, lambda: self._checked(store, key, coming.result))
+        return FetchedObject(path, lambda: self._checked(path, coming.result))
 
     def _whole(self, path: str) -> tuple[bytes, str]:
         store, key = self.connected(path)
         with_stat = getattr(store, "read_with_stat", None)
-        if self._cache is not None or with_stat is None:
+        if self.cache is not None or with_stat is None:
             found = self.open(path)
             return found.read(0, found.size), found.identity
-        return self._checked(store, key, lambda: with_stat(key, 0, LARGEST))
+        return self._checked(path, lambda: with_stat(key, 0, LARGEST))
 
-    def _checked(self, store: Store, key: str, read: Callable[[], tuple[memoryview, Stat]]) -> tuple[bytes, str]:
-        data, told = or_empty(store, key, read)
-        return bytes(data), told.version
+    def _checked(self, path: str, read: Callable[[], tuple[memoryview, Stat]]) -> tuple[bytes, str]:
+        data, told = or_empty(*self.connected(path), read)
+        return bytes(data), self._the_same(path, told).version
 
     def within(self, folder: str) -> list[str]:
         """All below a folder, hidden ones left out."""
-        store, key = self.connected(folder)
-        listed = self._begun.pop(folder, None) or store.list(key)
-        keys = [found.key for found in listed if not found.key.endswith("/")]
-        skip = len(key.rstrip("/") + "/") if key else 0
-        return sorted(full_url(store.url, one) for one in keys if not re.search(r"(^|/)\.", one[skip:]))
+        return self._listed(folder, lambda path: True)
 
     def match(self, pattern: str) -> list[str]:
         """Those that a pattern fits; ``*`` stays within a folder, ``**`` does not."""
         fixed = pattern[: re.search(r"[*?[]", pattern).start()]  # type: ignore[union-attr]
-        parts = ["(?:.*/)?" if part == "**" else _pattern(part) + "/" for part in pattern.split("/")]
-        wanted = re.compile("".join(parts).removesuffix("/"))
-        return [path for path in self.within(posixpath.dirname(fixed)) if wanted.fullmatch(path)]
+        *folders, last = pattern.split("/")
+        parts = ["(?:.*/)?" if part == "**" else _pattern(part) + "/" for part in folders]
+        wanted = re.compile("".join(parts) + (".+" if last == "**" else _pattern(last)))
+        return self._listed(posixpath.dirname(fixed), lambda path: wanted.fullmatch(path) is not None)
+
+    def _listed(self, folder: str, wanted: Callable[[str], bool]) -> list[str]:
+        """Those below a folder that are wanted, of versions that are remembered."""
+        store, key = self.connected(folder)
+        skip = len(key.rstrip("/") + "/") if key else 0
+        paths = []
+        for found in self._begun.pop(folder, None) or store.list(key):
+            path = full_url(store.url, found.key)
+            if re.search(r"(^|/)\.", found.key[skip:]) or not wanted(path):
+                continue
+            paths.append(path)
+            if found.etag is not None:  # the times in lists may be finer than those that come with the object
+                self._versions[path] = found.version
+        return sorted(paths)
+
+    def version(self, path: str) -> str:
+        """What tells the bytes of an object from others."""
+        store, key = self.connected(path)
+        return store.stat(key).version
+
+    def listed(self, paths: Sequence[str]) -> dict[str, str]:
+        """The same of those that a list of their folder tells; it ends where most of what it has is something else."""
+        wanted, found = set(paths), dict[str, str]()
+        folder = posixpath.dirname(commonprefix(paths))  # noqa: RUF071  commonpath takes the slashes out of s3://
+        if not folder.startswith(parse_url(paths[0]).root):
+            return found
+        store, key = self.connected(folder)
+        with contextlib.suppress(StoreError):  # a web server does not list
+            for one in islice(store.list(key), 8 * len(wanted)):
+                path = full_url(store.url, one.key)
+                if path in wanted:
+                    found[path] = one.version
+        return found
 
     def is_folder(self, path: str) -> bool:
         """Whether there is no such object, and objects below it; ``within`` goes on with the list."""
         store, key = self.connected(path)
         if key and not key.endswith("/"):
             try:
-                store.stat(key)
+                self._versions[path] = store.stat(key).version
             except NotFoundError:
                 pass
             else:

@@ -14,6 +14,7 @@ from fastloader import kernels
 from fastloader.errors import FormatError
 from fastloader.formats.aside import Aside
 from fastloader.formats.entries import Entry, EntryKind, Sink, UnsafePathError, checked_path
+from fastloader.formats.file_content import pieces_of
 from fastloader.formats.objects import Places
 from fastloader.formats.tar import TarIndex, index_of_tar
 from fastloader.formats.tar_packed import FRAME, SEEK_MAGIC, SEEK_TABLE, gone_through, gunzipped, unzstd, with_index
@@ -32,21 +33,28 @@ _KINDS = {
 _SECOND = 1_000_000_000
 
 
-def placed(path: bytes, kind: EntryKind, source: str) -> bytes | None:
-    """A member's path as entries have it; ``None`` for the folder that all lie in. One that leads out names its tar."""
+def placed(path: bytes, kind: EntryKind, source: str, checked: bool = True) -> bytes | None:
+    """A member's path as entries have it; ``None`` for the folder that all lie in. One that leads out names its tar, or
+    is left to who asked for them unchecked.
+    """
     if kind is EntryKind.DIRECTORY and path.strip(b"./") == b"" and b".." not in path:
         return None
     try:
         return checked_path(path)
     except UnsafePathError as error:
+        if not checked:
+            return path
         error.path = source
         raise
 
 
 class TarSource:
-    """The members of a tar, of one packed with gzip, or with zstd. Devices and pipes are an error."""
+    """The members of a tar, of one packed with gzip, or with zstd. Devices and pipes are an error, and so are paths
+    that lead out, unless they are not to be ``checked`` here.
+    """
 
-    def __init__(self, path: str | os.PathLike[str], places: Places | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str], places: Places | None = None, *, checked: bool = True) -> None:
+        self._checked = checked
         self.path = os.fspath(path)
         self._places = places or Places()
         self._source = self._places.open(self.path)
@@ -94,12 +102,16 @@ class TarSource:
         for member in range(len(index)):
             name = index.name(member)
             kind = self._kind(name, int(index.types[member]))
-            path = placed(name, kind, self.path)
+            path = placed(name, kind, self.path, self._checked)
             if path is None:
                 continue
             offset = int(index.offsets[member])
             size = int(index.sizes[member]) if kind is EntryKind.FILE else 0
-            target = placed(index.link(member), kind, self.path) if kind is EntryKind.HARDLINK else index.link(member)
+            target = (
+                placed(index.link(member), kind, self.path, self._checked)
+                if kind is EntryKind.HARDLINK
+                else index.link(member)
+            )
 
             def read(offset: int = offset, size: int = size) -> Buffer:
                 return bytes_at(offset, size)
@@ -113,10 +125,10 @@ class TarSource:
     def _gone_through(self, pieces: Iterator[bytes]) -> Iterator[Entry]:
         for member in gone_through(self.path, pieces):
             kind = self._kind(member.name, member.kind)
-            path = placed(member.name, kind, self.path)
+            path = placed(member.name, kind, self.path, self._checked)
             if path is None:
                 continue
-            target = placed(member.link, kind, self.path) if kind is EntryKind.HARDLINK else member.link
+            target = placed(member.link, kind, self.path, self._checked) if kind is EntryKind.HARDLINK else member.link
             data = member.data
             yield Entry(path, kind, member.mode, member.mtime, len(data), target or b"", lambda data=data: data)  # type: ignore[misc]
 
@@ -225,11 +237,13 @@ class TarSink(Sink):
         head = header(entry)
         self._write(head)
         if entry.is_file:
-            data = byte_view(entry.read())
-            if len(data) != entry.size:
-                raise FormatError(f"{entry.name!r} has {len(data)} bytes, and {entry.size} were told", path=self.path)
-            self._write(data)
-            self._write(bytes(-len(data) % 512))
+            size = 0
+            for piece in pieces_of(entry.read):
+                self._write(piece)
+                size += len(piece)
+            if size != entry.size:
+                raise FormatError(f"{entry.name!r} has {size} bytes, and {entry.size} were told", path=self.path)
+            self._write(bytes(-size % 512))
 
     def add_file(self, path: str, data: Buffer) -> None:
         """A file of this name and content."""
@@ -242,7 +256,8 @@ class TarSink(Sink):
 
     def _write(self, data: Buffer) -> None:
         view = byte_view(data)
-        self._out.write(view)
+        with self._aside.written():
+            self._out.write(view)
         self._size += len(view)
 
     def close(self) -> None:
@@ -250,7 +265,8 @@ class TarSink(Sink):
         try:
             self._write(bytes(2 * 512))
             self._write(bytes(-self._size % RECORD))
-            self._out.finish()
+            with self._aside.written():
+                self._out.finish()
             self._aside.publish()
         except BaseException:
             self._aside.discard()

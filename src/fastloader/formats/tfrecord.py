@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -130,7 +131,7 @@ class TFRecord(Records):
 
     def __init__(self, files: Files, types: Mapping[str, str] | None = None) -> None:
         super().__init__(files)
-        first = _leading(self.source(0))
+        first = _leading(self.source(self.first_filled()))
         self._parser = Parser(first, types)
 
     @property
@@ -193,15 +194,8 @@ class ZippedTFRecord(Stream):
 
     def __init__(self, files: Files, types: Mapping[str, str] | None = None) -> None:
         super().__init__(files)
-        first: list[bytes] = []
-        source = files[0]
-        try:
-            for data, _, _ in zip(_records(source), range(LOOKED_AT), range(LOOKED_AT), strict=False):
-                first.append(data)
-        except (FormatError, OSError, EOFError, zlib.error) as error:
-            if not first:
-                raise FormatError(str(error), path=source.path) from error
-        self._parser = Parser(first, types)
+        some = (_leading_packed(files[number]) for number in range(len(files.paths)))
+        self._parser = Parser(next(filter(None, some), []), types)
 
     @property
     def names(self) -> Names:
@@ -213,6 +207,17 @@ class ZippedTFRecord(Stream):
         for record, data in enumerate(_records(source)):
             if record >= start:
                 yield self._parser.sample(memoryview(data), names)
+
+
+def _leading_packed(source: Object) -> list[bytes]:
+    """The same of a gzipped file."""
+    found: list[bytes] = []
+    try:
+        found.extend(itertools.islice(_records(source), LOOKED_AT))
+    except (FormatError, OSError, EOFError, zlib.error) as error:
+        if not found:
+            raise FormatError(str(error), path=source.path) from error
+    return found
 
 
 def _records(source: Object) -> Iterator[bytes]:

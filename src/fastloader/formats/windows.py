@@ -15,6 +15,7 @@ from fastloader.fields import Field, NDArrayField
 from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE, PAGE, Descriptor, FieldFlags, Kind
 from fastloader.formats.fld.manifest import Shard
 from fastloader.formats.fld.runs import Runs
+from fastloader.formats.objects import Places, digest_of
 from fastloader.formats.tokens import NAME, Tokens, open_all
 from fastloader.stores import ObjectPath
 
@@ -147,6 +148,12 @@ class WindowDataset:
     def identities(self) -> tuple[tuple[int, str], ...]:
         """What tells the files from others: their tokens and, of objects, their versions."""
         return tuple((one.count, one.version) for one in self.tokens)
+
+    @property
+    def origin(self) -> str:
+        """What tells it from another dataset that may be there another day."""
+        files = (one.version if one.remote is not None else Places().origins([str(one.path)])[0] for one in self.tokens)
+        return digest_of([repr(self._made[1:]), *files])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return WindowDataset, (*self._made, self.identities)

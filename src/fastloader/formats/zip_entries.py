@@ -7,13 +7,14 @@ import stat
 import time
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 from fastloader.errors import FormatError
 from fastloader.formats.aside import Aside
 from fastloader.formats.entries import Entry, EntryKind, Sink
+from fastloader.formats.file_content import pieces_of
 from fastloader.formats.objects import Object, Places, open_object
 from fastloader.formats.tar_entries import placed
 from fastloader.formats.zips import data_offsets, infos_of, readable
@@ -22,13 +23,13 @@ from fastloader.types import Buffer, byte_view, key_bytes
 UNIX = 3
 _FIRST, _LAST = (1980, 1, 1, 0, 0, 0), (2107, 12, 31, 23, 59, 58)
 _SECOND = 1_000_000_000
-_LEVEL = 6
 
 
 class ZipSource:
-    """The members of a zip, in the order in which they lie."""
+    """The members of a zip, in the order in which they lie. ``checked`` is that of ``TarSource``."""
 
-    def __init__(self, path: str | os.PathLike[str], places: Places | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str], places: Places | None = None, *, checked: bool = True) -> None:
+        self._checked = checked
         self.path = os.fspath(path)
         self._source = (places or Places()).open(self.path)
 
@@ -37,15 +38,15 @@ class ZipSource:
         infos = infos_of(self._source)
         files = readable(self._source, infos)
         for info in (one for one in infos if one.is_dir()):
-            path = placed(key_bytes(info.filename), EntryKind.DIRECTORY, self.path)
+            path = placed(key_bytes(info.filename), EntryKind.DIRECTORY, self.path, self._checked)
             if path is not None:
-                mode = stat.S_IMODE(info.external_attr >> 16) or 0o755
+                mode = _permissions(info.external_attr >> 16, 0o755)
                 yield Entry(path, EntryKind.DIRECTORY, mode, _nanoseconds(info))
         for info, offset in zip(files, data_offsets(self._source, files), strict=True):
             mode = info.external_attr >> 16 if info.create_system == UNIX else 0
             link = stat.S_ISLNK(mode)
             kind = EntryKind.SYMLINK if link else EntryKind.FILE
-            path = placed(key_bytes(info.filename), kind, self.path)
+            path = placed(key_bytes(info.filename), kind, self.path, self._checked)
             assert path is not None
 
             def read(info: zipfile.ZipInfo = info, offset: int = offset) -> bytes:
@@ -57,8 +58,13 @@ class ZipSource:
             target = read() if link else b""
             size = 0 if link else info.file_size
             stored = info.compress_type == zipfile.ZIP_STORED
-            mode = stat.S_IMODE(mode) or 0o644
+            mode = _permissions(mode, 0o644)
             yield Entry(path, kind, mode, _nanoseconds(info), size, target, read, part if stored else None)
+
+
+def _permissions(mode: int, usual: int) -> int:
+    """What is usual where nothing is said, not even the kind of file; else what is said, be it no permission at all."""
+    return stat.S_IMODE(mode) if mode else usual
 
 
 def unzipped(source: Object, info: zipfile.ZipInfo, offset: int) -> bytes:
@@ -101,23 +107,30 @@ class ZipSink(Sink):
         except UnicodeDecodeError as error:
             raise FormatError(f"the name {entry.name!r} is no UTF-8, as names in a zip are", path=self.path) from error
         if entry.kind is EntryKind.DIRECTORY:
-            self._write(name + "/", b"", stat.S_IFDIR | entry.mode, entry.mtime)
+            self._write(name + "/", [], 0, stat.S_IFDIR | entry.mode, entry.mtime)
         elif entry.kind is EntryKind.SYMLINK:
-            self._write(name, entry.target, stat.S_IFLNK | 0o777, entry.mtime)
+            self._write(name, [entry.target], len(entry.target), stat.S_IFLNK | 0o777, entry.mtime)
         elif entry.kind is EntryKind.HARDLINK:
-            self._write(name, self._written(entry), stat.S_IFREG | entry.mode, entry.mtime)
+            data = self._written(entry)
+            self._write(name, [data], len(data), stat.S_IFREG | entry.mode, entry.mtime)
         else:
-            self._write(name, entry.read(), stat.S_IFREG | entry.mode, entry.mtime)
+            self._write(name, pieces_of(entry.read), entry.size, stat.S_IFREG | entry.mode, entry.mtime)
 
-    def _write(self, name: str, data: Buffer, mode: int, mtime: int) -> None:
+    def _write(self, name: str, data: Iterable[Buffer], size: int, mode: int, mtime: int) -> None:
         when = max(_FIRST, min(_LAST, time.gmtime(max(0, mtime) // _SECOND)[:6]))
         info = zipfile.ZipInfo(name, when)
         info.create_system, info.external_attr = UNIX, mode << 16 | (0x10 if stat.S_ISDIR(mode) else 0)
         if info.filename in self._zip.NameToInfo:
             raise FormatError(f"two entries are called {name!r}", path=self.path)
-        view = byte_view(data)
-        packs = len(view) > 64 and len(zlib.compress(view[: 64 << 10], 1)) < 0.95 * min(len(view), 64 << 10)
-        self._zip.writestr(info, view, zipfile.ZIP_DEFLATED if packs else zipfile.ZIP_STORED, _LEVEL)
+        pieces = map(byte_view, data)
+        first = next(pieces, memoryview(b""))
+        info.file_size = max(size, len(first))  # by which room is left for its size; the true one is counted
+        packs = len(first) > 64 and len(zlib.compress(first[: 64 << 10], 1)) < 0.95 * min(len(first), 64 << 10)
+        info.compress_type = zipfile.ZIP_DEFLATED if packs else zipfile.ZIP_STORED
+        with self._aside.written(), self._zip.open(info, "w") as member:
+            member.write(first)
+            for piece in pieces:
+                member.write(piece)
 
     def _written(self, entry: Entry) -> bytes:
         info = self._zip.NameToInfo.get(os.fsdecode(entry.target))
@@ -130,7 +143,8 @@ class ZipSink(Sink):
     def close(self) -> None:
         """The directory at the end; publish it."""
         try:
-            self._zip.close()
+            with self._aside.written():
+                self._zip.close()
             self._aside.publish()
         except BaseException:
             self._aside.discard()

@@ -4,7 +4,7 @@
 written appears whole or not at all.
 """
 
-from fastloader.stores.base import ChangedError, RefusedError, Stat, Store, Upload
+from fastloader.stores.base import ChangedError, NoConditionsError, RefusedError, Stat, Store, Upload
 from fastloader.stores.cache import BlockCache
 from fastloader.stores.local import DIRECT_ALIGNMENT, AtomicFile, Directory, MappedFile, exchange, write_atomically
 from fastloader.stores.opening import ObjectPath, locate, open_store
@@ -16,6 +16,7 @@ from fastloader.stores.urls import is_url, parse_url
 
 __all__ = [
     "DIRECT_ALIGNMENT", "AtomicFile", "BlockCache", "ChangedError", "Directory", "LocalStore", "MappedFile",
-    "MemoryStore", "ObjectPath", "RefusedError", "RemoteFile", "RetryPolicy", "Stat", "Store", "Upload", "exchange",
-    "forget", "is_url", "locate", "open_store", "parse_url", "resident_bytes", "write_atomically",
+    "MemoryStore", "NoConditionsError", "ObjectPath", "RefusedError", "RemoteFile", "RetryPolicy", "Stat", "Store",
+    "Upload", "exchange", "forget", "is_url", "locate", "open_store", "parse_url", "resident_bytes",
+    "write_atomically",
 ]  # fmt: skip

@@ -19,6 +19,10 @@ class RefusedError(StoreError, PermissionError):
     """The store does not let us in. Some say so of objects that are not there, to who may not list them."""
 
 
+class NoConditionsError(StoreError, NotImplementedError):
+    """The store can't write on a condition."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stat:
     """An object: its key, its bytes, what its content is known by, and when it was written (seconds since 1970)."""

@@ -24,7 +24,7 @@ import struct
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from fastloader import kernels
@@ -52,6 +52,10 @@ _ROOM = 0.9
 """What part of the limit is left filled by an eviction, so that the next block does not begin another."""
 
 
+LEAST = 2 * (BLOCK + _TAIL.size)
+"""Bytes that a cache must have."""
+
+
 class BlockCache:
     """A folder of blocks and its limit in bytes. Picklable; forked children share the folder, not the locks."""
 
@@ -63,8 +67,13 @@ class BlockCache:
         except OSError as error:
             raise explain(error, self.folder, "cache_dir must be a folder that can be written to") from error
         self.limit = free // 2 if limit is None else parse_size(limit, "cache_size")
-        if self.limit < 2 * (BLOCK + _TAIL.size):
-            raise ValueError(f"cache_size={limit!r}: at least {2 * (BLOCK + _TAIL.size)} bytes")
+        if self.limit < LEAST and limit is None:
+            raise StoreError(
+                f"the disk has too little room for a cache: {free} bytes are free, it takes half, and needs {LEAST}",
+                path=self.folder, hint="make room there, or choose another cache_dir",
+            )  # fmt: skip
+        if self.limit < LEAST:
+            raise ValueError(f"cache_size={limit!r}: at least {LEAST} bytes")
         self.hits = 0
         self.misses = 0
         self.evictions = 0
@@ -82,6 +91,20 @@ class BlockCache:
     def room_for(size: int) -> int:
         """Bytes that an object of this size takes in the cache."""
         return size + -(-size // BLOCK) * _TAIL.size
+
+    def check_room(self, path: object, sizes: Iterable[int], at_once: int | None, what: str, cure: str) -> None:
+        """Refuse to be too small for what is read again soon, or the same blocks would be fetched over and over.
+
+        ``sizes`` are those of the objects, ``at_once`` the bytes that come next at any time, if that is not everything.
+        """
+        needed = sum(map(self.room_for, sizes))
+        if at_once is not None:
+            needed = min(needed, self.room_for(at_once))
+        if self.limit < needed:
+            raise ValueError(
+                f"cache_size: {path} needs {needed} bytes, the cache may have {self.limit}: {what} read again soon; "
+                f"give it more, leave the cache out, or {cure}"
+            )
 
     @property
     def used(self) -> int:
@@ -314,12 +337,12 @@ class CachedObject:
         self.folder = cache.folder / hashlib.sha256(named.encode()).hexdigest()[:40]
         self._paths: dict[int, Path] = {}  # to make one, and to compare it with its like, takes longer than all else
 
-    def read(self, begin: int, size: int) -> memoryview:
-        """A range of the object."""
+    def read(self, begin: int, size: int, fetched: Callable[[int], None] = lambda size: None) -> memoryview:
+        """A range of the object; ``fetched`` is told the bytes of each block that the store was asked for."""
         if begin < 0 or size < 0 or begin + size > self._size:
             raise StoreError(f"has {self._size} bytes; {size} from {begin} on were asked for", path=self._key)
         first, last = begin // BLOCK, -(-(begin + size) // BLOCK)
-        blocks = [self._block(number) for number in range(first, last)]
+        blocks = [self._block(number, fetched) for number in range(first, last)]
         if len(blocks) == 1:
             return blocks[0][begin - first * BLOCK : begin - first * BLOCK + size]
         whole = memoryview(b"".join(blocks))
@@ -362,7 +385,7 @@ class CachedObject:
             found = self._paths[number] = self.folder / f"{number}.block"
         return found
 
-    def _block(self, number: int) -> memoryview:
+    def _block(self, number: int, fetched: Callable[[int], None]) -> memoryview:
         begin, size = self.place(number)
         path = self._path(number)
         found = self.find(number)
@@ -374,5 +397,6 @@ class CachedObject:
             if found is not None:
                 return found
             data = self._store.read(self._key, begin, size, version=self._version)
+            fetched(size)
             self.keep(number, data)
             return data

@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,8 +21,9 @@ from fastloader.errors import FastLoaderError, NotFoundError, StoreError
 from fastloader.stores import client
 from fastloader.stores.asking import Asked, Told, askers
 from fastloader.stores.base import ChangedError, Done, RefusedError, Stat, full_url
-from fastloader.stores.connecting import HINTS, configuration, connect, shortened
+from fastloader.stores.connecting import configuration, connect
 from fastloader.stores.direct import NotDirectError, direct_reads
+from fastloader.stores.explaining import changed, explained, worth_repeating
 from fastloader.stores.retrying import Pace, RetryPolicy
 from fastloader.stores.uploading import CloudUpload
 from fastloader.stores.urls import parse_url
@@ -31,10 +31,6 @@ from fastloader.types import Buffer, byte_view
 
 T = TypeVar("T")
 Found = tuple[memoryview, Stat]
-
-_STATUS = re.compile(r"status code: (\d{3})")
-_REFUSED = {"PermissionDeniedError", "UnauthenticatedError", "NotSupportedError", "NotImplementedError"}
-_REFUSED |= {"UnknownConfigurationKeyError", "InvalidPathError"}
 
 
 SMALL = 512 << 10
@@ -184,18 +180,49 @@ class CloudStore:
                 with contextlib.suppress(NotFoundError):
                     yield self.stat(folder)
             for page in client.module().list(self._lister(), folder or None):
-                for meta in page:
-                    yield _stat_of(meta)
+                # What lies below a folder and is called like it, is called so with a slash behind it: it marks it.
+                yield from self._without_markers([self._listed(meta) for meta in page if meta["path"] != folder])
         except FastLoaderError:
             raise
         except Exception as error:
             raise self.explain(error, prefix) from error
 
+    def _listed(self, meta: Mapping[str, Any]) -> Stat:
+        found = _stat_of(meta)
+        if self.kind == "az" and found.etag and not found.etag.endswith('"'):  # Azure quotes ETags in headers alone
+            return replace(found, etag=f'"{found.etag}"')
+        return found
+
+    def _without_markers(self, listed: Sequence[Stat]) -> Iterator[Stat]:
+        """Objects of a list but the empty ones that mark folders: their keys end with a slash, as no file's do.
+
+        The client takes the slash away, so of whatever is empty the server is asked if there is an object of that key.
+        """
+        empty = [one for one in listed if not one.size]
+        real = self._wait(self._of_them(empty)) if empty else set()
+        return (one for one in listed if one.size or one.key in real)
+
+    async def _of_them(self, empty: Sequence[Stat]) -> set[str]:
+        """The keys of those that are there and are empty; or may be, where we must not look."""
+
+        async def is_one(key: str) -> bool:
+            try:
+                return not (await self._persist(key, lambda: self._head(key))).size
+            except NotFoundError:
+                return False
+            except RefusedError:
+                return True
+
+        found = await asyncio.gather(*(is_one(one.key) for one in empty))
+        return {one.key for one, there in zip(empty, found, strict=True) if there}
+
     def put(self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None) -> Stat:
         """Write an object in one request."""
         content = bytes(byte_view(data))
-        mode: Any = "create" if if_absent else {"e_tag": if_match} if if_match is not None else "overwrite"
+        mode: Any = "create" if if_absent else "overwrite"
         try:
+            if if_match is not None:
+                mode = self._in_place_of(key, if_match)
             put = client.module().put(self.writer(), key, content, mode=mode, use_multipart=False)
         except Exception as error:
             # A first attempt may have been done though its answer was lost: then what is there is ours.
@@ -203,6 +230,15 @@ class CloudStore:
                 return self.stat(key)
             raise self.explain(error, key, writing=True) from error
         return Stat(key, len(content), put["e_tag"], None)
+
+    def _in_place_of(self, key: str, version: str) -> dict[str, Any]:
+        """What the client calls the object that is to be replaced."""
+        if self.kind != "gs":
+            return {"e_tag": version}
+        found = client.module().head(self.writer(), key)  # Google compares generations, not ETags
+        if found["e_tag"] != version:
+            raise ChangedError("was changed by another writer in the meantime", path=full_url(self.url, key))
+        return {"e_tag": version, "version": found["version"]}
 
     def _is_there(self, key: str, content: bytes) -> bool:
         try:
@@ -231,6 +267,9 @@ class CloudStore:
 
     def _ask(self, wanted: Range, small: bool, done: Told) -> None:
         """Ask for a range and go on; ``done`` is told."""
+        if wanted.begin < 0 or (wanted.size or 0) < 0:
+            done(None, self._no_range(wanted))
+            return
         if self._ask_directly(wanted, done):
             return
         if wanted.size == 0 or not small:
@@ -254,7 +293,7 @@ class CloudStore:
 
         def told(found: Found | None, error: BaseException | None) -> None:
             if found is not None and wanted.version not in (None, found[1].version):
-                error = self._changed(wanted.key, f"its version is {found[1].version}, not {wanted.version}")
+                error = changed(self.url, wanted.key, f"its version is {found[1].version}, not {wanted.version}")
             if error is not None:
                 asked.call_off = None
                 asked.failed(error)
@@ -289,7 +328,15 @@ class CloudStore:
             for read in reads:
                 read.cancel()
 
+    def _no_range(self, wanted: Range) -> StoreError:
+        return StoreError(
+            f"{wanted.size} bytes from {wanted.begin} on were asked for, and there are none before the first",
+            path=full_url(self.url, wanted.key),
+        )
+
     async def _read(self, wanted: Range) -> Found:
+        if wanted.begin < 0 or (wanted.size or 0) < 0:
+            raise self._no_range(wanted)
         if wanted.size == 0:
             return memoryview(b""), Stat(wanted.key, 0)
         if self._direct is not None:
@@ -317,7 +364,7 @@ class CloudStore:
             if failure is not None:
                 tried += 1
                 wait = 0.0 if isinstance(failure, NotDirectError) and failure.at_once else policy.wait(tried - 1)
-                hopeless = not _worth_repeating(failure)
+                hopeless = not worth_repeating(failure)
                 if hopeless or tried >= policy.attempts or time.monotonic() + wait >= end:
                     raise self.explain(failure, key, tried=tried) from failure
                 await asyncio.sleep(wait)
@@ -367,7 +414,7 @@ class CloudStore:
     def _same_version(self, wanted: Range, reply: Any) -> Stat:
         found = _stat_of(reply.meta)
         if wanted.version is not None and found.version != wanted.version:
-            raise self._changed(wanted.key, f"its version is {found.version}, not {wanted.version}")
+            raise changed(self.url, wanted.key, f"its version is {found.version}, not {wanted.version}")
         return found
 
     def _complete(self, wanted: Range, reply: Any, data: memoryview, found: Stat) -> Found:
@@ -383,32 +430,9 @@ class CloudStore:
             raise _Short(f"{size} bytes from {begin} on were asked for, {len(data)} came")
         return data, found
 
-    def _changed(self, key: str, how: str) -> ChangedError:
-        return ChangedError(
-            f"is not the object it was when it was opened: {how}", path=full_url(self.url, key), hint="open it again"
-        )
-
     def explain(self, error: BaseException, key: str, *, writing: bool = False, tried: int = 1) -> StoreError:
         """What the client or the server said, shortened to what helps, with the object it concerns."""
-        where = full_url(self.url, key)
-        kind = type(error).__name__
-        if isinstance(error, StoreError):
-            return error
-        if isinstance(error, FileNotFoundError):
-            return NotFoundError("there is no such object", path=where, hint=HINTS[self.kind])
-        if kind == "AlreadyExistsError":
-            return ChangedError("is there already", path=where)
-        if kind == "PreconditionError":
-            if writing:
-                return ChangedError("was changed by another writer in the meantime", path=where, hint="read it again")
-            return self._changed(key, "the server says so")
-        said = shortened(error)
-        if kind in ("PermissionDeniedError", "UnauthenticatedError"):
-            return RefusedError(f"access is refused: {said}", path=where, hint=HINTS[self.kind])
-        if isinstance(error, ValueError):
-            return StoreError(f"can't be asked for: {said}", path=where, hint="keys have no '//', '.' or '..' in them")
-        often = f" {tried} times" if tried > 1 else ""
-        return StoreError(f"the request failed{often}: {said}", path=where, hint=HINTS[self.kind])
+        return explained(error, self.url, self.kind, key, writing=writing, tried=tried)
 
 
 def _tell(
@@ -442,15 +466,6 @@ async def _first_good(reads: set[asyncio.Task[T]]) -> T:
                 raise failure
     assert failure is not None
     raise failure
-
-
-def _worth_repeating(error: BaseException) -> bool:
-    if isinstance(error, FileNotFoundError | StoreError | ValueError) or type(error).__name__ in _REFUSED:
-        return False  # a ValueError is the client's, who asked nobody
-    if type(error).__name__ in ("PreconditionError", "AlreadyExistsError"):
-        return False
-    status = _STATUS.search(str(error))
-    return status is None or int(status[1]) >= 500 or int(status[1]) in (408, 425, 429)
 
 
 def _stat_of(meta: Mapping[str, Any]) -> Stat:

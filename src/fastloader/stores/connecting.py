@@ -15,6 +15,7 @@ from fastloader.stores.retrying import RetryPolicy
 from fastloader.stores.urls import parse_url
 
 CONNECT_TIMEOUT = 10
+_ENDPOINT = re.compile(r"https?://[^\s/]+(/\S*)?")
 
 HINTS = {
     "s3": "check the bucket's name, the credentials (AWS_ACCESS_KEY_ID, AWS_PROFILE or storage_options), and the "
@@ -50,6 +51,9 @@ def connect(
     stores = client.module()._store
     settings = dict(config)
     endpoint = str(settings.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL" if kind == "s3" else "", ""))
+    if endpoint and not _ENDPOINT.fullmatch(endpoint):
+        hint = "write it with its scheme, as in 'http://127.0.0.1:9000' or 'https://s3.example.org'"
+        raise StoreError(f"endpoint={endpoint!r} is no URL", path=url, hint=hint)
     plain = endpoint.startswith("http://") or url.startswith("http://") or bool(settings.get("use_emulator"))
     limits = {
         "timeout": timedelta(seconds=policy.deadline if patient else policy.attempt_timeout),

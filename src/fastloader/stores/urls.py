@@ -15,6 +15,8 @@ SCHEMES = {
 }  # fmt: skip
 """What a URL may begin with, and the kind of store it means."""
 
+_BUCKET = re.compile(r"[A-Za-z0-9._$:-]+")
+"""What buckets and containers are called, of old and by Amazon's resource names; more than any of them allows today."""
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
@@ -53,6 +55,9 @@ def parse_url(url: str) -> Location:
     bucket, _, key = url[match.end() :].partition("/")
     if not bucket:
         raise ValueError(f"{url!r} names no {'container' if kind == 'az' else 'bucket'}")
+    if kind != "memory" and not _BUCKET.fullmatch(bucket.partition("@")[0] if kind == "az" else bucket):
+        what = "container" if kind == "az" else "bucket"
+        raise ValueError(f"{url!r}: {bucket!r} can't be the name of a {what}, which has letters, digits, '.' and '-'")
     if "@" in bucket and kind == "az":  # abfss://container@account.host/key
         container, _, host = bucket.partition("@")
         return Location(kind, f"abfss://{container}@{host}", key.strip("/"))

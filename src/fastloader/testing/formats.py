@@ -11,7 +11,9 @@ class TestLines(FormatContract):
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import pickle
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -21,7 +23,9 @@ import numpy as np
 import pytest
 
 from fastloader.dataset import Dataset, IterDataset, MapDataset, open_dataset
+from fastloader.dataset.dataset import as_node
 from fastloader.dataset.opening import ReaderDataset
+from fastloader.dataset.running import new_run
 from fastloader.errors import FastLoaderError, KeyNotFoundError
 from fastloader.reader import DatasetReader
 from fastloader.testing.compare import identical
@@ -192,6 +196,24 @@ class FormatContract:
             for name in names:
                 value = sample.get(name)
                 assert _same(value, got[name]), f"sample {number}, field {name!r}: {value!r} became {got[name]!r}"
+
+    def test_what_may_be_other_bytes_is_told_apart(self, tmp_path: Path) -> None:
+        """So that a conversion does not go on with what was made of others."""
+        path = self.write(tmp_path)
+
+        def origin() -> str:
+            return as_node(self.open(path)).origin(new_run())
+
+        before = origin()
+        assert before
+        assert origin() == before
+        last = self.last_file(tmp_path)
+        data, written = last.read_bytes(), last.stat().st_mtime_ns
+        for at in {len(data) * part // 9 for part in range(1, 9)}:
+            last.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+            os.utime(last, ns=(written, written + 1))
+            with contextlib.suppress(FastLoaderError):
+                assert origin() != before
 
     def test_a_file_cut_short_is_an_error_that_names_it(self, tmp_path: Path) -> None:
         """Wherever it is cut: what comes before may be given, and never anything else."""

@@ -6,6 +6,7 @@ import os
 import pickle
 import secrets
 import threading
+from queue import SimpleQueue
 from typing import Any, ClassVar
 
 import pytest
@@ -67,6 +68,17 @@ class ReadableStoreContract:
             store.read(key, len(CONTENT) - 10, 20)
         with pytest.raises(StoreError, match=r"/a"):
             store.read(key, len(CONTENT) + 10, 20)
+
+    def test_a_range_that_is_none_is_an_error(self, store: Store, key: str) -> None:
+        """Nothing lies before the first byte, or has less than no bytes."""
+        for begin, size in ((-1, 1), (-1, None), (5, -1)):
+            with pytest.raises(StoreError, match=r"/a"):
+                store.read(key, begin, size)
+        with pytest.raises(StoreError, match=r"/a"):
+            store.read_ranges(key, [(0, 1), (-1, 1)])
+        told: SimpleQueue[BaseException | None] = SimpleQueue()
+        store.begin_read(key, -1, 1, None, lambda data, error: told.put(error))
+        assert isinstance(told.get(timeout=120), StoreError)
 
     def test_reads_that_are_begun_tell_when_they_are_done(self, store: Store, key: str) -> None:
         """Bytes or an error, once each."""
@@ -140,6 +152,12 @@ class StoreContract(ReadableStoreContract):
         ]  # fmt: skip
         assert [one.key for one in store.list(f"{folder}/a")] == [f"{folder}/a"]
         assert list(store.list(f"{folder}/nothing")) == []
+
+    def test_a_list_tells_the_versions_that_are_read(self, store: Store, key: str, folder: str) -> None:
+        """So that what was listed can be insisted on."""
+        (listed,) = store.list(folder)
+        assert listed.version == store.stat(key).version
+        assert bytes(store.read(key, 3, 4, version=listed.version)) == CONTENT[3:7]
 
     def test_put_can_insist_on_what_is_there(self, store: Store, folder: str) -> None:
         """Two writers: one of them is told."""

@@ -22,17 +22,22 @@ from fastloader.fields import (
     ImageFileField,
     IntField,
     JSONField,
+    ListField,
     MaskField,
     NDArrayField,
     RawImageField,
+    TextField,
 )  # fmt: skip
+from fastloader.fields.text import as_text
 from fastloader.formats.decoding import KEY
+from fastloader.formats.entries import UnsafePathError, checked_path
 from fastloader.formats.extras import required
 from fastloader.formats.tar_entries import TarSink
 from fastloader.stores.local import explain
-from fastloader.types import Sample, byte_view
+from fastloader.types import Sample, byte_view, key_bytes
 
 _SUFFIXES = {kernels.JPEG: "jpg", kernels.PNG: "png", kernels.WEBP: "webp"}
+_OTHER_KEYS = f"give other keys, or leave {KEY} out: then numbers are"
 _NUMBER = re.compile(r"%0?\d*d")
 _ALIKE = {
     "jpeg": ("jpg",), "text": ("txt",), "transcript": ("txt",), "id": ("cls",), "index": ("cls",), "count": ("cls",),
@@ -96,6 +101,7 @@ class TarExport:
         if len(set(self._names.values())) < len(self._names):
             raise ValueError(f"fields that would share a name in a tar: {', '.join(fields)}")
         self._count, self._number, self._in_shard = 0, 0, 0
+        self._keys: dict[bytes, int] = {}  # of this tar, with their samples
         self._sink = TarSink(self._place())
 
     def _place(self) -> Path:
@@ -108,7 +114,7 @@ class TarExport:
         )
         if full and self._in_shard:
             self._sink.close()
-            self._number, self._in_shard = self._number + 1, 0
+            self._number, self._in_shard, self._keys = self._number + 1, 0, {}
             self._sink = TarSink(self._place())
         key = self._key(sample)
         for name, value in sample.items():
@@ -128,6 +134,16 @@ class TarExport:
         key = sample[KEY]
         if not isinstance(key, str) or not key or "." in key.rpartition("/")[2]:
             raise SampleError(f"the key {key!r} is no name without a dot, by which files of a tar are told apart")
+        try:
+            plain = checked_path(key_bytes(key))
+        except UnsafePathError as error:
+            raise SampleError(error.message, sample=self._count, hint=_OTHER_KEYS) from error
+        first = self._keys.setdefault(plain, self._count)
+        if first != self._count:
+            raise SampleError(
+                f"has the key {key!r} of sample {first}, so that in the tar they would be one",
+                sample=self._count, hint=_OTHER_KEYS,
+            )  # fmt: skip
         return key
 
     def finish(self) -> None:
@@ -155,6 +171,8 @@ def _content(name: str, field: Field, value: Any) -> bytes:
 
 
 def _as_file(field: Field, value: Any) -> tuple[str, bytes]:
+    if isinstance(field, TextField):
+        value = as_text(value)
     if isinstance(field, MaskField):
         return "png", stored_bytes(field, value)
     if isinstance(field, ImageFileField):
@@ -200,6 +218,8 @@ class ParquetExport:
             return pa.float64()
         if isinstance(field, BytesField | ImageFileField | MaskField):
             return pa.binary()
+        if isinstance(field, ListField) and isinstance(field.field, BytesField | TextField):
+            return pa.list_(self._type(name, field.field))
         if isinstance(field, NDArrayField | RawImageField):
             if field.shape is None:
                 raise SampleError(
@@ -225,6 +245,10 @@ class ParquetExport:
             return None
         if isinstance(field, ImageFileField | MaskField):
             return stored_bytes(field, value)
+        if isinstance(field, TextField):
+            return as_text(value)
+        if isinstance(field, ListField) and isinstance(field.field, TextField):
+            return [as_text(one) for one in value]
         if isinstance(value, np.ndarray | np.generic):
             return value.tolist()
         if isinstance(field, JSONField) and not self._text[name]:
@@ -249,7 +273,10 @@ class ParquetExport:
         if self._rows:
             self._flush()
         self._writer.close()
-        os.replace(self._aside, self._path)
+        try:
+            os.replace(self._aside, self._path)
+        except OSError as error:
+            raise explain(error, self._path, "choose another name, or remove what is there") from error
 
     def discard(self) -> None:
         """Remove what was written."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fastloader import kernels
 from fastloader.errors import FormatError
 from fastloader.fields import Field
+from fastloader.formats.file_content import FileContent
 from fastloader.formats.fld.key_index import KeyIndexBuilder
 from fastloader.formats.fld.layout import (
     CHECKSUMS_OF,
@@ -44,6 +45,8 @@ from fastloader.formats.fld.staging import PIECE, Staging
 from fastloader.formats.fld.tree import Node, TreeBuilder
 from fastloader.stores import AtomicFile
 from fastloader.types import Buffer, byte_view
+
+Payload: TypeAlias = Buffer | FileContent
 
 _NO_LIMIT = (1 << 63) - 1
 _AT_ONCE = 16 << 20
@@ -102,13 +105,13 @@ def _storable_options(name: str, field: Field) -> bytes:
 class Column:
     """One field of a run of samples, encoded.
 
-    ``payloads`` are buffers of bytes, one a sample; for a field that stores none it is empty, and so are ``raw_sizes``
-    and ``codecs``. ``dictionary`` is what some of them are compressed with.
+    ``payloads`` are buffers of bytes, or files yet to be read, one a sample; for a field that stores none it is empty,
+    and so are ``raw_sizes`` and ``codecs``. ``dictionary`` is what some of them are compressed with.
     """
 
     metadata: NDArray[Any]
     valid: NDArray[np.bool_]
-    payloads: list[Buffer]
+    payloads: Sequence[Payload]
     raw_sizes: NDArray[np.uint64]
     codecs: NDArray[np.uint8]
     dictionary: bytes | None = None
@@ -238,37 +241,50 @@ class FldBuilder:
         self.num_samples += count
         return count
 
-    def _write_data(self, payloads: list[list[Buffer]], offsets: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    def _write_data(self, payloads: list[Sequence[Payload]], offsets: NDArray[np.uint64]) -> NDArray[np.uint32]:
         """Lay the payloads out in sample order, checksum them on the way, and hand them on to be written."""
         crcs = np.zeros(offsets.shape, np.uint32)
         length = self._cursor[0] - self._at
-        if length > _AT_ONCE:
+        if length > _AT_ONCE or any(isinstance(one, FileContent) for parts in payloads for one in parts):
             self._write_pieces(payloads, offsets, crcs)
         elif length:
             by_sample = zip(*payloads, strict=True)
             parts = payloads[0] if len(payloads) == 1 else [part for sample in by_sample for part in sample]
-            kernels.assemble(parts, offsets.reshape(-1), self._at, self._staging.room(length), crcs.reshape(-1))
+            whole = cast("list[Buffer]", parts)
+            kernels.assemble(whole, offsets.reshape(-1), self._at, self._staging.room(length), crcs.reshape(-1))
             self._at += length
         return crcs
 
     def _write_pieces(
-        self, payloads: list[list[Buffer]], offsets: NDArray[np.uint64], crcs: NDArray[np.uint32]
+        self, payloads: list[Sequence[Payload]], offsets: NDArray[np.uint64], crcs: NDArray[np.uint32]
     ) -> None:
-        """The same where a payload is large, perhaps a mapped file: memory then holds a piece of it at a time."""
+        """The same where a payload is large, perhaps a file: memory then holds a piece of it at a time."""
         end = self._cursor[0]
         for sample, places in enumerate(offsets.tolist()):
             for column, (parts, place) in enumerate(zip(payloads, places, strict=True)):
-                view = byte_view(parts[sample])
-                if not len(view):
+                payload = parts[sample]
+                if not len(payload):
                     continue
                 self._staging.room(place - self._at)[:] = 0
-                for begin in range(0, len(view), PIECE):
-                    piece = np.frombuffer(view[begin : begin + PIECE], np.uint8)
-                    self._staging.room(len(piece))[:] = piece
-                    crcs[sample, column] = kernels.crc32c(piece, int(crcs[sample, column]))
-                self._at = place + len(view)
+                crc = 0
+                for piece in self._staged(payload):
+                    crc = kernels.crc32c(piece, crc)
+                crcs[sample, column] = crc
+                self._at = place + len(payload)
         self._staging.room(end - self._at)[:] = 0
         self._at = end
+
+    def _staged(self, payload: Payload) -> Iterator[NDArray[np.uint8]]:
+        """A payload as it lies on its way to the file. A file is read right there: what is checksummed is written."""
+        if isinstance(payload, FileContent):
+            yield from payload.pieces(self._staging.room)
+            return
+        view = byte_view(payload)
+        for begin in range(0, len(view), PIECE):
+            piece = np.frombuffer(view[begin : begin + PIECE], np.uint8)
+            room = self._staging.room(len(piece))
+            room[:] = piece
+            yield room
 
     def _note_pages(self, starts: NDArray[np.uint64]) -> None:
         """Extend the allocation table: a page's first sample is the first whose record begins on it or later."""

@@ -119,6 +119,11 @@ class Dataset:
             self._snapshot = (_as_first(self.shards[0]) if is_file else self.manifest).id
         return self._snapshot
 
+    @property
+    def origin(self) -> str:
+        """What tells it from another dataset that may be there another day."""
+        return self.snapshot
+
     def at_snapshot(self, snapshot: int | str) -> Dataset:
         """The same dataset as it is, or was, in another snapshot."""
         if snapshot == self.snapshot:

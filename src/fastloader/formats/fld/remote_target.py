@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from fastloader.errors import NotFoundError, StoreError
+from fastloader.errors import StoreError
 from fastloader.formats.fld.builder import Chunk, FieldSpec, FldBuilder
 from fastloader.formats.fld.dataset import Dataset
 from fastloader.formats.fld.manifest import MANIFEST, Manifest, Shard, is_sharded
-from fastloader.formats.fld.sending import published_manifest, remove_objects, send
+from fastloader.formats.fld.sending import published_manifest, remove_objects, send, send_in_place_of, version_at
 from fastloader.formats.fld.snapshots import changed, history, kept_numbers, replace_newest, snapshot_name
 from fastloader.formats.fld.target import Shards, concatenated, stored_specs
 from fastloader.stores import ObjectPath
@@ -31,12 +31,13 @@ WAITING = 1
 
 
 class ObjectTarget:
-    """One object."""
+    """One object, in place of the one that is there when writing begins, and of no other."""
 
     def __init__(self, where: ObjectPath, specs: Sequence[FieldSpec], page_size: int, *, keys: bool) -> None:
         if is_sharded(where):
             raise StoreError("is a folder of shards", path=where, hint="choose another name, or give shard_size")
         self._where = where
+        self._version = version_at(where)
         self._folder = Path(tempfile.mkdtemp(prefix="fastloader-"))
         self._builder = FldBuilder(self._folder / "one.fld", specs, page_size, keys=keys)
 
@@ -47,7 +48,7 @@ class ObjectTarget:
     def finish(self) -> None:
         """Send the file; it appears when all of it is there."""
         self._builder.finish()
-        send(self._folder / "one.fld", self._where)
+        send_in_place_of(self._version, self._folder / "one.fld", self._where)
         self.discard()
 
     def discard(self) -> None:
@@ -204,8 +205,4 @@ def concatenate_objects(where: ObjectPath, datasets: Sequence[Dataset]) -> None:
 
 def is_object(where: ObjectPath) -> bool:
     """Whether there is an object of this very name."""
-    try:
-        where.store.stat(where.key)
-    except NotFoundError:
-        return False
-    return True
+    return version_at(where) is not None

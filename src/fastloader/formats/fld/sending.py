@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fastloader.errors import FormatError, NotFoundError, StoreError
 from fastloader.formats.fld.manifest import Manifest
-from fastloader.stores import ChangedError, ObjectPath
+from fastloader.formats.fld.snapshots import changed
+from fastloader.stores import ChangedError, NoConditionsError, ObjectPath
 
 PIECE = 8 << 20
 TRIES = 10
@@ -21,17 +22,48 @@ def remove_objects(where: ObjectPath, names: Sequence[str]) -> None:
             where.store.delete((where / name).key)
 
 
-def send(path: Path, to: ObjectPath) -> None:
+def send(path: Path, to: ObjectPath, before_it_appears: Callable[[], None] = lambda: None) -> None:
     """Send a file in parts."""
     upload = to.store.upload(to.key)
     try:
         with path.open("rb") as file:
             while piece := file.read(PIECE):
                 upload.write(piece)
+        before_it_appears()
         upload.finish()
     except BaseException:
         upload.abort()
         raise
+
+
+def send_in_place_of(version: str | None, path: Path, to: ObjectPath) -> None:
+    """Send a file, if what is there is still of this version, or still nothing.
+
+    What goes in one request is refused by the server where it is not. Else it is looked at just before: what comes in
+    parts can't be put on a condition, nor can anything into some stores.
+    """
+
+    def check() -> None:
+        if version_at(to) != version:
+            raise changed(to)
+
+    if path.stat().st_size <= PIECE:
+        try:
+            to.store.put(to.key, path.read_bytes(), if_absent=version is None, if_match=version)
+            return
+        except ChangedError as error:
+            raise changed(to) from error
+        except NoConditionsError:
+            pass
+    send(path, to, check)
+
+
+def version_at(where: ObjectPath) -> str | None:
+    """That of the object there; ``None`` where there is none."""
+    try:
+        return where.store.stat(where.key).version
+    except NotFoundError:
+        return None
 
 
 def published_manifest(manifest: ObjectPath) -> tuple[str | None, Manifest | None]:
