@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         MissingLibraryError,
         NotFoundError,
         OperationError,
+        PassError,
         SampleError,
         ShapeError,
         StoreError,
@@ -82,16 +83,16 @@ __version__ = "0.1.0"
 __all__ = [
     "Archive", "ArchiveWriter", "AudioCompressedField", "AudioTokensField", "AudioWaveformField", "BatchDecoder",
     "BoxesField", "BytesField", "ChecksumError", "DataLoader", "Dataset", "DatasetEditor", "DatasetIterator",
-    "DatasetReader", "DatasetWriter", "DecodeError", "DecodedView", "Decoder", "DictField", "ElementError", "Elements",
-    "EmbeddingField", "Encoded", "EncodedAudio", "EncodedColumn", "EpochDigest", "FastLoaderError", "Field",
-    "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField", "JSONField", "KeyNotFoundError",
-    "KeypointsField", "ListField", "LuaError", "LuaLoader", "MapDataset", "MaskField", "MissingExtraError",
-    "MissingLibraryError", "NDArrayField", "NotFoundError", "OperationError", "OpticalFlowField", "PNGImageField",
-    "Packed", "PackedTextField", "Pad", "PayloadBatch", "RawImageField", "RowDecoder", "RowFunction", "SampleError",
-    "ShapeError", "Snapshot", "SpectrogramField", "StateError", "StoreError", "TextField", "ThreadingOptions",
-    "TokenStream", "TokenStreamWriter", "TokenizedTextField", "TokenizerError", "TypeId", "UnknownTypeError", "Video",
-    "VideoCompressedField", "VideoFramesField", "WebPImageField", "concatenate", "decode_image", "edit", "open", "ops",
-    "pack", "register_type", "verify",
+    "DatasetReader", "DatasetWriter", "DecodeError", "DecodedView", "Decoder", "DictField", "ElementError",
+    "Elements", "EmbeddingField", "Encoded", "EncodedAudio", "EncodedColumn", "EpochDigest", "FastLoaderError",
+    "Field", "FloatField", "FormatError", "IntField", "IterDataset", "JPEGImageField", "JSONField",
+    "KeyNotFoundError", "KeypointsField", "ListField", "LuaError", "LuaLoader", "MapDataset", "MaskField",
+    "MissingExtraError", "MissingLibraryError", "NDArrayField", "NotFoundError", "OperationError", "OpticalFlowField",
+    "PNGImageField", "Packed", "PackedTextField", "Pad", "PassError", "PayloadBatch", "RawImageField", "RowDecoder",
+    "RowFunction", "SampleError", "ShapeError", "Snapshot", "SpectrogramField", "StateError", "StoreError",
+    "TextField", "ThreadingOptions", "TokenStream", "TokenStreamWriter", "TokenizedTextField", "TokenizerError",
+    "TypeId", "UnknownTypeError", "Video", "VideoCompressedField", "VideoFramesField", "WebPImageField",
+    "concatenate", "decode_image", "edit", "open", "ops", "pack", "register_type", "verify",
 ]  # fmt: skip
 
 _MODULES = {
@@ -100,7 +101,7 @@ _MODULES = {
     "editing": "DatasetEditor Snapshot edit",
     "errors": (
         "ChecksumError DecodeError ElementError FastLoaderError FormatError KeyNotFoundError MissingExtraError "
-        "MissingLibraryError NotFoundError OperationError SampleError ShapeError StoreError UnknownTypeError"
+        "MissingLibraryError NotFoundError OperationError PassError SampleError ShapeError StoreError UnknownTypeError"
     ),
     "fields": (
         "AudioCompressedField AudioTokensField AudioWaveformField BatchDecoder BoxesField BytesField Decoder "

@@ -20,10 +20,12 @@ from fastloader import kernels
 from fastloader.errors import FastLoaderError, FormatError, NotFoundError, StoreError, UnknownTypeError
 from fastloader.fields import check_value
 from fastloader.formats.entries import is_plain
+from fastloader.formats.extractable import troubles_of
 from fastloader.formats.fld import Dataset, FldFile
 from fastloader.formats.fld.dataset import stored_field
 from fastloader.formats.fld.layout import EXTENT, NO_FIELD, PAGE, Kind
 from fastloader.formats.fld.nodes import nodes_of
+from fastloader.formats.fld.outline import outline
 from fastloader.progress import progress
 from fastloader.stores import locate
 from fastloader.types import FIRST_USER_TYPE, key_text
@@ -65,13 +67,17 @@ class Undecoded:
 
 @dataclass(slots=True)
 class Report:
-    """What ``verify`` found, and which fields it had no decoder for."""
+    """What ``verify`` found, and which fields it had no decoder for.
+
+    ``notes`` tell of what is no damage: links of an archive that lead out of the folder it is extracted to.
+    """
 
     num_samples: int = 0
     num_shards: int = 0
     data_bytes: int = 0
     num_tokens: int = 0
     problems: list[Problem] = field(default_factory=list)
+    notes: list[Problem] = field(default_factory=list)
     not_decoded: list[Undecoded] = field(default_factory=list)
 
     @property
@@ -172,6 +178,8 @@ def _jobs(dataset: Dataset, report: Report, decode: bool) -> Iterator[_Job]:
             continue
         for file in members:
             yield from _file_jobs(file, start, report, decode)
+        if number == 0 and members[0].is_archive:
+            yield partial(_check_tree, dataset, report)
 
 
 def _file_jobs(file: FldFile, start: int, report: Report, decode: bool) -> Iterator[_Job]:
@@ -345,6 +353,18 @@ def _check_nodes(file: FldFile) -> list[Problem]:
     except (FastLoaderError, kernels.Failure) as error:
         said = error.args[1] if isinstance(error, kernels.Failure) else str(error)
         problems.append(Problem(str(file.path), f"a folder or link: {said}"))
+    return problems
+
+
+def _check_tree(dataset: Dataset, report: Report) -> list[Problem]:
+    """The paths of all shards together are those of a folder, and its links lead somewhere."""
+    where = str(dataset.path)
+    problems: list[Problem] = []
+    try:
+        for trouble in troubles_of(*outline(dataset)):
+            (report.notes if trouble.is_note else problems).append(Problem(where, trouble.message))
+    except (FormatError, NotFoundError, kernels.Failure):
+        pass  # reported by the tables' own jobs
     return problems
 
 

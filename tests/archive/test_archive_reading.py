@@ -121,6 +121,32 @@ def test_glob_finds_what_pathlib_finds(archive, folder, pattern):
     assert len(found) == len(set(found))
 
 
+def test_glob_follows_links_that_are_named(tmp_path):
+    with ArchiveWriter(tmp_path / "x.fld") as writer:
+        writer.add(Entry.of("a/b/1.txt", b"1"))
+        writer.add(Entry.of("a/2.txt", b"2"))
+        for path, target in ((b"link", b"a"), (b"a/up", b".."), (b"file", b"a/2.txt"), (b"lost", b"nothing")):
+            writer.add(Entry(path, EntryKind.SYMLINK, target=target))
+    archive = Archive(tmp_path / "x.fld")
+    for pattern, expected in (
+        ("link/*", ["link/2.txt", "link/b", "link/up"]),
+        ("link/b/*", ["link/b/1.txt"]),
+        ("link/2.txt", ["link/2.txt"]),
+        ("link/*/1.*", ["link/b/1.txt"]),
+        ("link/**/*.txt", ["link/2.txt", "link/b/1.txt"]),
+        ("link/up/link/b/?.txt", ["link/up/link/b/1.txt"]),
+        ("a/up/*.txt", []),
+        ("a/up/**/1.txt", ["a/up/a/b/1.txt"]),
+        ("file/*", []), ("lost/*", []), ("link/none/*", []), ("lost", ["lost"]),
+    ):  # fmt: skip
+        assert list(archive.glob(pattern)) == expected, pattern
+
+
+@pytest.mark.parametrize("pattern", ["", "/", "//"])
+def test_a_pattern_that_names_nothing_finds_nothing(archive, pattern):
+    assert list(archive.glob(pattern)) == []
+
+
 def test_files_open_like_files(archive, folder):
     with archive.open("large") as file:
         data = (folder / "large").read_bytes()

@@ -12,6 +12,7 @@ import pytest
 import fastloader as fl
 from fastloader import kernels
 from fastloader.archive import Archive, ArchiveWriter, Choice, FolderSink, FolderSource, folders
+from fastloader.archive.conversion import sink_at
 from fastloader.archive.editing import extract
 from fastloader.archive.encoding import DATA
 from fastloader.formats.entries import Entry, EntryKind, UnsafePathError, copy_entries
@@ -259,3 +260,31 @@ def test_a_jpeg_that_ends_like_an_index_keeps_its_bytes(tmp_path):
             writer.add(Entry.of(path, content))
     archive = Archive(tmp_path / "x.fld")
     assert {os.fsencode(path): archive[path] for path in archive} == contents
+
+
+@pytest.mark.parametrize("size", [10, 3 << 20])
+def test_times_that_can_not_be_kept_are_told(tmp_path, size):
+    far = 9_950_000_000  # in 2285; some file systems know no such year
+    folder = tmp_path / "in"
+    (folder / "d").mkdir(parents=True)
+    (folder / "old").write_bytes(b"")
+    os.utime(folder / "old", ns=(0, -5 * 10**9))
+    (folder / "x").write_bytes(bytes(size))
+    for name in ("x", "d"):
+        os.utime(folder / name, (0, far))
+    if (folder / "x").stat().st_mtime_ns != far * 10**9:
+        return
+    told: list[str] = []
+    archive = create(tmp_path / "x.fld", FolderSource(folder, warn=told.append))
+    times = {entry.name: entry.mtime for entry in archive.entries()}
+    assert times == {"d": 2**63 - 1, "x": 2**63 - 1, "old": -5 * 10**9}
+    assert sorted(told) == [f"the time of {name!r} is after 2262; kept as that year" for name in ("d", "x")]
+    for name in ("y.fld", "y.barecat"):
+        with (
+            pytest.raises(fl.FormatError, match=r"the time of '[dx]' is after 2262"),
+            sink_at(str(tmp_path / name)) as sink,
+        ):
+            copy_entries(FolderSource(folder), sink)
+    with pytest.raises(fl.FormatError, match="the time of 'd' is before 1677"), ArchiveWriter(tmp_path / "z") as sink:
+        sink.add(Entry(b"d", EntryKind.DIRECTORY, mtime=-(2**64)))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "x.fld"]

@@ -14,6 +14,7 @@ from PIL import Image
 
 import fastloader as fl
 from fastloader.archive import Archive, ArchiveWriter, DecodedView
+from fastloader.archive.decoded import Codec
 from fastloader.formats.entries import Entry
 
 ARRAY = np.arange(12, dtype="<f4").reshape(3, 4)
@@ -83,9 +84,42 @@ def test_pickles_are_read_only_when_that_is_allowed(tmp_path):
         with pytest.raises(fl.DecodeError, match="allow_pickle=True"):
             DecodedView(archive)[path]
         assert DecodedView(archive, allow_pickle=True)[path] == {1, 2}
-    for allowed in (False, True):
-        with pytest.raises(fl.DecodeError, match="allow_pickle=False"):
-            DecodedView(archive, allow_pickle=allowed)["objects.npy"]
+    with pytest.raises(fl.DecodeError, match="allow_pickle=False"):
+        DecodedView(archive)["objects.npy"]
+    assert DecodedView(archive, allow_pickle=True)["objects.npy"].tolist() == [{}, None]
+
+
+def test_arrays_of_objects_are_written_only_when_that_is_allowed(tmp_path):
+    objects = np.array([{}, None], object)
+    with ArchiveWriter(tmp_path / "x.fld") as writer:
+        for path, value in (("a.npy", objects), ("b.npz", {"x": objects})):
+            with pytest.raises(ValueError, match=r"pickle|Object arrays"):
+                DecodedView(writer)[path] = value
+            DecodedView(writer, allow_pickle=True)[path] = value
+    view = DecodedView(Archive(tmp_path / "x.fld"), allow_pickle=True)
+    assert view["a.npy"].tolist() == view["b.npz"]["x"].tolist() == [{}, None]
+    with pytest.raises(fl.DecodeError, match="allow_pickle=False"):
+        DecodedView(view.archive)["b.npz"]
+
+
+def test_a_codec_of_ones_own_is_kept_where_pickles_are_allowed(view):
+    own = DecodedView(view.archive, True, {"npy": Codec(len)})
+    assert own["a.npy"] == len(view.archive["a.npy"])
+
+
+def upper(data: bytes) -> str:
+    return data.decode().upper()
+
+
+@pytest.mark.parametrize("allow_pickle", [False, True])
+def test_a_view_travels_to_other_processes(view, allow_pickle):
+    sent = DecodedView(view.archive, allow_pickle)
+    sent.register("unknown", upper)
+    came = pickle.loads(pickle.dumps(sent))
+    assert came["o.unknown"] == "BYTES"
+    for path in VALUES.keys() - {"o.unknown"}:
+        assert same(VALUES[path], came[path])
+        came.encode(path, VALUES[path])
 
 
 def _objects() -> bytes:

@@ -88,7 +88,7 @@ def test_a_row_says_what_was_in_memory(bench):
                 {"seconds": 1.0, "cpu": 1.0, "bytes": 1, "forgotten": forgotten.get(peer, False)},
                 {"seconds": 1.0, "cpu": 1.0, "bytes": 1, "forgotten": True},
             ]
-            for peer in ("fastloader", *peers)
+            for peer in ("fastloader", "bare", *peers)
             for mode in (task.CREATE, task.HOT, task.COLD, task.THREADS, "hot many", "cold many")
         }  # fmt: skip
         return {(row.what, row.against): row.details for row in bench.compare(made, peers)}

@@ -101,7 +101,7 @@ def test_patterns_and_compression(folder, tmp_path):
         assert Archive(tmp_path / f"{name}.fld")["cats/2.bin"] == bytes(2000)
     good("create", "-q", tmp_path / "f.fld", folder, "--compress")
     assert all(json.loads(good("info", "--json", tmp_path / f"{name}.fld"))["compressed"] for name in "cdf")
-    wrong = run("create", "--compress", "nothing", tmp_path / "e.fld", folder)
+    wrong = run("create", "--compress=nothing", tmp_path / "e.fld", folder)
     assert (wrong.exit_code, "unknown compression" in wrong.output) == (2, True)
 
 
@@ -276,3 +276,60 @@ def test_an_archive_made_in_its_own_folder_holds_nothing_of_itself(run, tmp_path
     (tmp_path / "more" / "x.fld").symlink_to("../sub/x.fld")
     assert run("add", "sub/x.fld", "more").exit_code == 0
     assert sorted(Archive("sub/x.fld"))[0] == "a"
+
+
+def test_find_tells_of_hard_links_and_of_a_file(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "f").write_bytes(b"1234")
+    os.link(tmp_path / "in" / "f", tmp_path / "in" / "g")
+    good("create", "-q", tmp_path / "x.fld", tmp_path / "in")
+    assert good("find", tmp_path / "x.fld", "--type", "f") == "f\ng\n"
+    assert good("find", tmp_path / "x.fld", "--size", "4") == "f\ng\n"
+    assert good("find", tmp_path / "x.fld", "--type", "h") == "g\n"
+    assert good("find", tmp_path / "x.fld", "f") == "f\n"
+    assert json.loads(good("find", "--json", tmp_path / "x.fld", "g"))["size"] == 4
+
+
+@pytest.mark.parametrize(("given", "codec"), [(["--compress"], "zstd"), (["--compress", "lz4"], "lz4"),
+                                              (["--compress", "zstd:9"], "zstd"), (["--compress=lz4"], "lz4"),
+                                              (["--compress", "none"], "none")])  # fmt: skip
+def test_compress_takes_a_codec_and_nothing_else(tmp_path, given, codec):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_bytes(b"a" * 5000)
+    good("create", "-q", *given, tmp_path / "x.fld", tmp_path / "in")
+    good("create", "-q", tmp_path / "y.fld", tmp_path / "in", *given)
+    for name in ("x.fld", "y.fld"):
+        fields = {field["name"]: field for field in json.loads(good("info", "--json", tmp_path / name))["fields"]}
+        assert fields["data"]["compression"].startswith(codec)
+    (tmp_path / "in" / "b").write_bytes(b"b")
+    (tmp_path / "in" / "a").unlink()
+    good("add", "-q", "--compress", tmp_path / "x.fld", tmp_path / "in")
+    assert run("create", "--compress=gzip", tmp_path / "z.fld", tmp_path / "in").exit_code == 2
+
+
+def test_patterns_that_fit_nothing_make_no_archive(archive, folder, tmp_path):
+    for told in (
+        run("subset", tmp_path / "y.fld", archive, "*.nothing"),
+        run("create", "--include", "*.nothing", tmp_path / "y.fld", folder),
+        run("add", "--include", "*.nothing", archive, folder),
+    ):
+        assert (told.exit_code, "nothing fits" in told.output) == (2, True)
+    assert not (tmp_path / "y.fld").exists()
+    good("subset", "-q", "--exclude", "*", tmp_path / "y.fld", archive)  # all that is left was asked for
+
+
+def test_a_list_may_have_absolute_names(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    some = next(path for path in sorted(folder.rglob("*")) if path.is_file())
+    (tmp_path / "list").write_bytes(b"\0".join(map(os.fsencode, (folder, some))))
+    good("create", "-q", "-0", "-T", tmp_path / "list", tmp_path / "y.fld", folder.name)
+    assert good("ls", "-R", tmp_path / "y.fld") == f"{some.relative_to(folder)}\n"
+    (tmp_path / "list").write_bytes(b"/etc/hostname")
+    told = run("create", "-T", tmp_path / "list", tmp_path / "z.fld", folder.name)
+    assert (told.exit_code, "names are relative to it" in told.output) == (2, True)
+    assert not (tmp_path / "z.fld").exists()
+
+
+def test_a_tar_that_is_not_there_is_no_damage(tmp_path):
+    told = run("index", tmp_path / "nope.tar")
+    assert (told.exit_code, "nope.tar" in told.output) == (2, True)

@@ -142,6 +142,28 @@ def test_keys_that_no_file_can_have_are_told(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (["a", "b", "a"], r"sample 2: has the key 'a' of sample 0.*leave __key__ out"),
+        (["a", "./a"], r"sample 1: has the key '\./a' of sample 0"),
+        (["a", "../x"], r"sample 1: the path '\.\./x' leads out of its folder; give other keys"),
+        (["/x"], r"sample 0: the path '/x' is absolute"),
+    ],
+)
+def test_keys_that_would_merge_samples_or_lead_out_are_refused(tmp_path, keys, said):
+    samples = [{"__key__": key, "txt": "x"} for key in keys]
+    with pytest.raises(fl.FastLoaderError, match=said):
+        fl.Dataset.from_sequence(samples).write(tmp_path / "a.tar")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_key_may_come_again_in_another_tar(tmp_path):
+    samples = [{"__key__": key, "txt": key} for key in ("a", "b", "a", "b")]
+    fl.Dataset.from_sequence(samples).write(tmp_path / "a-%d.tar", shard_samples=2)
+    assert [one["__key__"] for one in fl.open(tmp_path / "a-1.tar")] == ["a", "b"]
+
+
 def test_indexes_are_made_for_many_files(run, tmp_path):
     paths = write_tars(tmp_path)
     result = run("index", *paths)
@@ -187,3 +209,76 @@ def test_verify_reads_every_file(run, tmp_path):
     result = run("verify", tmp_path / "a.tar")
     assert result.exit_code == 1
     assert "a.tar: offset 0: 'a.txt' has 2000 bytes, and 1536 follow: the tar was cut short" in result.output
+
+
+def test_a_path_that_leads_out_is_left_out_on_demand(run, tmp_path):
+    (tmp_path / "a.tar").write_bytes(tar([("ok.txt", b"1"), ("../out.txt", b"2"), ("/abs.txt", b"3")]))
+    for pattern in ("../out.txt", "../**"):
+        told = run(
+            "convert", "-q", "--exclude", pattern, "--exclude", "/abs.txt", tmp_path / "a.tar", f"{tmp_path}/b.zip"
+        )
+        assert (told.exit_code, told.output) == (0, "")
+        with zipfile.ZipFile(tmp_path / "b.zip") as made:
+            assert made.namelist() == ["ok.txt"]
+        (tmp_path / "b.zip").unlink()
+
+
+def test_links_that_lead_out_are_made_on_demand(run, tmp_path):
+    (tmp_path / "in").mkdir()
+    os.symlink("/etc", tmp_path / "in" / "etc")
+    subprocess.run(["tar", "-cf", tmp_path / "a.tar", "-C", tmp_path / "in", "."], check=True)
+    told = run("convert", tmp_path / "a.tar", f"{tmp_path}/out/")
+    assert (told.exit_code, "make it with --any-links" in told.output) == (1, True)
+    assert run("convert", "-q", "--any-links", tmp_path / "a.tar", f"{tmp_path}/out2/").exit_code == 0
+    assert os.readlink(tmp_path / "out2" / "etc") == "/etc"
+    assert run("convert", "--any-links", tmp_path / "a.tar", tmp_path / "a.zip").exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["out/", "b.fld", "b.zip", "b.barecat"])
+def test_of_entries_with_one_path_one_is_taken_on_demand(run, tmp_path, name):
+    (tmp_path / "a.tar").write_bytes(tar([("a", b"old"), ("b", b"1"), ("a", b"new")]))
+    told = run("convert", "--archive", tmp_path / "a.tar", f"{tmp_path}/{name}")
+    assert told.exit_code == 2
+    assert "a.tar: 'a' is there more than once; --duplicates last takes the last, as tar does" in told.output
+    for which, expected in (("first", b"old"), ("last", b"new")):
+        to = ("convert", "-q", "--archive", "--force")
+        assert run(*to, "--duplicates", which, tmp_path / "a.tar", f"{tmp_path}/{name}").exit_code == 0
+        assert run(*to, f"{tmp_path}/{name}".rstrip("/"), f"{tmp_path}/{which}/").exit_code == 0
+        assert (tmp_path / which / "a").read_bytes() == expected
+
+
+def test_an_index_of_barecat_under_its_old_name_is_an_archive(run, folder, tmp_path):
+    assert run("convert", "-q", folder, tmp_path / "old.barecat").exit_code == 0
+    (tmp_path / "old.barecat").rename(tmp_path / "old.barecat-sqlite-index")
+    assert "old.barecat-sqlite-index: 5 samples" in run("verify", tmp_path / "old.barecat").output.replace(
+        "old.barecat:", "old.barecat-sqlite-index:"
+    )
+    assert run("convert", "-q", tmp_path / "old.barecat", tmp_path / "x.tar").exit_code == 0
+    for source, to in (("x.tar", "out"), ("old.barecat", "out2")):
+        assert run("convert", "-q", tmp_path / source, f"{tmp_path}/{to}/").exit_code == 0
+        same(folder, tmp_path / to)
+
+
+@pytest.mark.parametrize("to", ["out/", "b.tar", "b.zip", "b.fld", "b.parquet"])
+def test_what_is_not_there_is_told_as_such(run, tmp_path, to):
+    told = run("convert", tmp_path / "nope.zip", f"{tmp_path}/{to}")
+    assert (told.exit_code, "nope.zip: there is no such file or folder" in told.output) == (2, True)
+
+
+def test_what_was_copied_is_told_in_json(run, folder, tmp_path):
+    told = json.loads(run("convert", "--json", "--exclude", "*.sh", folder, tmp_path / "a.zip").output)
+    assert told.pop("seconds") >= 0
+    expected = {"path": str(tmp_path / "a.zip"), "sources": [str(folder)], "entries": 6, "files": 3}
+    assert told == {**expected, "bytes": 5128, "left_out": 1}
+    (tmp_path / "x.jsonl").write_text('{"n": 1}\n{"n": 2}\n')
+    told = json.loads(run("convert", "--json", tmp_path / "x.jsonl", tmp_path / "x.fld").output)
+    size = (tmp_path / "x.fld").stat().st_size
+    assert (told["samples"], told["size"], told["parts"], told["fields"]) == (2, size, 1, {"n": "IntField()"})
+    told = json.loads(run("convert", "--json", "--dry-run", tmp_path / "x.jsonl", tmp_path / "y.fld").output)
+    assert told == {"sources": [str(tmp_path / "x.jsonl")], "fields": {"n": "IntField()"}}
+
+
+def test_a_pattern_that_fits_nothing_makes_no_archive(run, folder, tmp_path):
+    told = run("convert", "--include", "*.none", folder, tmp_path / "a.zip")
+    assert (told.exit_code, "nothing fits" in told.output) == (2, True)
+    assert not (tmp_path / "a.zip").exists()

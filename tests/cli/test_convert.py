@@ -7,8 +7,11 @@ import resource
 import signal
 import subprocess
 import tarfile
+from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import fastloader as fl
@@ -68,6 +71,18 @@ def test_a_dry_run_writes_nothing(run, photos, tmp_path):
     assert not (tmp_path / "a.fld").exists()
 
 
+def test_tars_by_number_are_not_replaced_unasked(run, photos, tmp_path):
+    (tmp_path / "t-000001.tar").write_bytes(b"mine")
+    (tmp_path / "t-other.tar").write_bytes(b"mine too")
+    line = ("convert", photos, tmp_path / "t-%06d.tar", "--shard-samples", "1")
+    result = run(*line)
+    assert (result.exit_code, "is there already; --force replaces it" in result.output) == (2, True)
+    assert (tmp_path / "t-000001.tar").read_bytes() == b"mine"
+    assert run(*line, "--force").exit_code == 0
+    assert sum(len(fl.open(tmp_path / f"t-00000{i}.tar")) for i in range(3)) == 3
+    assert (tmp_path / "t-other.tar").read_bytes() == b"mine too"
+
+
 def test_what_is_there_is_not_replaced_unasked(run, photos, tmp_path):
     (tmp_path / "a.fld").write_bytes(b"mine")
     result = run("convert", photos, tmp_path / "a.fld")
@@ -87,7 +102,7 @@ def test_what_is_there_is_not_replaced_unasked(run, photos, tmp_path):
         (["photos", "s3://bucket/a.zip"], 2, "archives are copied from where the environment leads to local files"),
         (["--endpoint", "http://x", "photos", "a.fld"], 2, "neither SRC nor DST is a URL"),
         (["-o", "x", "photos", "s3://bucket/a.fld"], 2, "give NAME=VALUE"),
-        (["photos", "a.txt"], 2, "the name ends with .fld, .tar or .tar.gz"),
+        (["photos", "a.txt"], 2, "the name ends with .fld, .tar, .tar.gz"),
         (["--include", "*.jpg", "photos", "a.fld"], 2, "--include and --exclude are for archives"),
         (["--fields", "x", "photos", "a.zip"], 2, "archives are copied one by one"),
         (["--shard-size", "1MB", "photos", "a.zip"], 2, "shard_size is for .fld and Barecat archives"),
@@ -156,6 +171,28 @@ def test_a_target_that_takes_no_more_is_told_and_left_as_it_was(tmp_path, argume
     assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".converting")] == ["x.jsonl"]
 
 
+def test_what_is_shown_and_hinted_at_can_be_given(run, tmp_path):
+    pq.write_table(
+        pa.table({"day": [date(2024, 1, 2)], "words": [[b"cat", b"dog"]], "id": pa.array([2**63], pa.uint64())}),
+        tmp_path / "a.parquet",
+    )
+    result = run("convert", tmp_path / "a.parquet", tmp_path / "a.fld")
+    shown = dict(line.split(maxsplit=1) for line in result.stdout.splitlines()[1:4])
+    assert shown["day"] == "TextField()"
+    assert shown["words"] == "ListField(field=BytesField())"
+    named = [f"--field={name}={field}" for name, field in shown.items()]
+    assert run("convert", *named, tmp_path / "a.parquet", tmp_path / "b.fld").exit_code == 0
+    for name in "ab":
+        assert fl.open(tmp_path / f"{name}.fld")[0] == {"day": "2024-01-02", "words": [b"cat", b"dog"], "id": 2**63}
+    (tmp_path / "c.jsonl").write_text('{"n": 18446744073709551616, "m": 1}\n{"n": -1, "m": 2}\n')
+    result = run("convert", tmp_path / "c.jsonl", tmp_path / "c.fld")
+    assert result.exit_code == 2
+    assert "--field n=JSONField; --fields chooses those to take" in result.output
+    assert run("convert", "--field", "n=JSONField", tmp_path / "c.jsonl", tmp_path / "c.fld").exit_code == 0
+    assert [sample["n"] for sample in fl.open(tmp_path / "c.fld")] == [2**64, -1]
+
+
 def test_fields_are_written_as_in_python():
+    assert parse_field("ListField(TextField(dictionary=1024))") == fl.ListField(fl.TextField(dictionary=1024))
     assert parse_field('NDArrayField("float32", (None, 3))') == fl.NDArrayField("float32", (None, 3))
     assert parse_field("IntField") == parse_field("IntField()") == fl.IntField()

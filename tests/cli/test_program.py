@@ -181,3 +181,10 @@ def test_every_module_has_the_commands_that_are_said_of_it() -> None:
         assert main.commands[name].name == name
     with pytest.raises(KeyError):
         main.commands["no-such"]
+
+
+def test_create_imports_what_it_needs_alone():
+    """A short command is mostly its imports."""
+    code = "import sys, fastloader.cli.create, fastloader.archive.writer; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"fastloader.dataset", "fastloader.loader", "fastloader.reader"} & set(ran.stdout.split())

@@ -302,6 +302,48 @@ def test_indexes_with_a_json_value_a_line_are_read_too(tmp_path):
         list(follow(path))
 
 
+EACH = """
+    for value in msgpack_unpacker(g_config.path):iter() do
+        g_loader:add_entry_bytes("said", tostring(value))
+        g_loader:finish_row()
+    end
+"""
+
+
+@pytest.mark.parametrize("name", ["x.json", "x.JSONL", "x.y.ndjson"])
+def test_the_name_says_that_lines_of_numbers_are_json(tmp_path, name):
+    (tmp_path / name).write_text('1\n"two"\n\n3')
+    rows = [bytes(row["said"]) for row in planning(EACH, path=str(tmp_path / name))]
+    assert rows == [b"1", b"two", b"3"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("x", msgpack.packb("one") + b"\xc0" + msgpack.packb(2), r"x: byte 4: a nil, which would end the iteration"),
+        ("x", b"\xa0" * 1_500_000 + b"\xc0", r"x: byte 1500000: a nil"),
+        ("x.jsonl", b"1\nnull\n2\n", r"x\.jsonl: line 2 is null, which would end the iteration"),
+    ],
+    ids=["MessagePack", "far", "JSON"],
+)
+def test_what_would_end_an_iteration_silently_is_an_error(tmp_path, name, data, said):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(fl.LuaError, match=said):
+        list(planning(EACH, path=str(tmp_path / name)))
+
+
+def test_handlers_of_errors_get_what_they_should():
+    body = """
+        local fine, said = xpcall(function(a, b) error({ a + b }) end, function(e) return e[1] end, 2, 3)
+        local good, one, two = xpcall(function(...) return ... end, function() end, "x", "y")
+        g_loader:add_entry_bytes("said", tostring(fine) .. said .. tostring(good) .. one .. two)
+        g_loader:finish_row()
+    """
+    assert bytes(next(iter(planning(body)))["said"]) == b"false5truexy"
+    with pytest.raises(fl.LuaError, match="script:2: xpcall: the handler is a function, not nil"):
+        list(planning("xpcall(function() end)"))
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -463,7 +505,9 @@ def lua_threads():
     ["while true do end", "while true do pcall(function() while true do end end) end",
      "local function f() return f() end f()", "coroutine.wrap(function() while true do end end)()",
      "while true do coroutine.resume(coroutine.create(function() while true do end end)) end",
-     "while true do xpcall(function() error('x') end, function() end) end"],
+     "while true do xpcall(function() error('x') end, function() end) end",
+     "while true do xpcall(function() while true do end end, function() while true do end end) end",
+     "while true do xpcall(function() error('x') end, function() while true do end end) end"],
 )  # fmt: skip
 def test_an_endless_script_ends_with_its_pass(endless):
     rows = iter(planning('g_loader:add_entry_bytes("k", "v") g_loader:finish_row() ' + endless))

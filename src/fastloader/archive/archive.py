@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
+from fastloader.archive.content import content_of
 from fastloader.archive.encoding import DATA, IMAGE, is_archive
 from fastloader.archive.patterns import fixed_part, translate
 from fastloader.archive.tree import Row, Tree
@@ -22,13 +23,11 @@ from fastloader.dataset.dataset import Steps
 from fastloader.dataset.sources import FromReader
 from fastloader.errors import FormatError, KeyNotFoundError
 from fastloader.formats.entries import Entry, EntryKind
-from fastloader.formats.fld import Dataset, FldFile, explain
+from fastloader.formats.extractable import LINKS
+from fastloader.formats.fld import Dataset, explain
 from fastloader.formats.fld.layout import NO_FIELD, Kind
 from fastloader.reader import dataset_at
 from fastloader.types import Key, key_bytes, key_text
-
-LINKS = 40
-"""Links that are followed for one path, as many as Linux follows."""
 
 _LOOKED_UP = (
     *((kind, NO_FIELD) for kind in (Kind.KEY_SLOTS, Kind.KEY_OFFSETS, Kind.KEY_BYTES)),
@@ -41,8 +40,9 @@ class Archive(Steps[MapDataset], Mapping[str, bytes]):
     """A folder in one ``.fld`` file, or a folder of shards: ``archive["train/cats/1.jpg"]`` gives a file's bytes.
 
     It is a mapping from the paths of files to their content, in the order of paths. Links are followed within the
-    archive, and are not among its keys. Paths are relative, with ``/`` between names; bytes that are no UTF-8 are
-    surrogates in text, as Python has them in file names, and paths may be given as bytes.
+    archive: ``in`` and ``[]`` find their names, hard links' too, but each file is counted and listed once. Paths are
+    relative, with ``/`` between names; bytes that are no UTF-8 are surrogates in text, as Python has them in file
+    names, and paths may be given as bytes.
 
     It is a dataset too, whose samples are the files: ``archive.shuffle(seed=1).batch(32)``, ``DataLoader(archive)``.
     JPEG files are in the field ``image``, all others in ``data``.
@@ -304,25 +304,30 @@ class Archive(Steps[MapDataset], Mapping[str, bytes]):
     def glob(self, pattern: str) -> Iterator[str]:
         """The paths that fit a pattern, such as ``train/*/*.jpg`` or ``**/*.json``, in their order.
 
-        ``*``, ``?`` and ``[...]`` stand for characters of a name, ``**`` for any number of folders, none too.
+        ``*``, ``?`` and ``[...]`` stand for characters of a name, ``**`` for any number of folders, none too. Links to
+        folders are followed where the pattern names them.
         """
         if "**" not in pattern:
             return self._glob("", [name for name in pattern.split("/") if name])
         return self._glob_below(pattern)
 
     def _glob(self, folder: str, names: list[str]) -> Iterator[str]:
+        if not names:
+            return
         name, *rest = names
+        real = self._folder(folder)
         if not any(mark in name for mark in "*?["):
             path = f"{folder}/{name}" if folder else name
-            if not rest and self.entry(path) is not None:
+            if not rest and self.entry(real + b"/" + key_bytes(name) if real else name) is not None:
                 yield path
             elif rest and self.isdir(path):
                 yield from self._glob(path, rest)
             return
         fits = re.compile(translate(name)).fullmatch
-        for found, *_ in self.tree.children(key_bytes(folder)):
-            text = key_text(found.removesuffix(b"/"))
-            if fits(text.rpartition("/")[2]):
+        for found, *_ in self.tree.children(real):
+            last = key_text(found.removesuffix(b"/")).rpartition("/")[2]
+            if fits(last):
+                text = f"{folder}/{last}" if folder else last
                 if not rest:
                     yield text
                 elif found.endswith(b"/"):
@@ -333,8 +338,11 @@ class Archive(Steps[MapDataset], Mapping[str, bytes]):
         top = fixed_part(pattern).rstrip("/")
         if top and not self.isdir(top):
             return
-        for found in self._paths(key_bytes(top)):
+        real = key_text(self._folder(top))
+        for found in self._paths(key_bytes(real)):
             text = key_text(found.removesuffix(b"/"))
+            if real != top:  # by the name that the pattern has for it
+                text = f"{top}/{text[len(real) :].lstrip('/')}"
             if fits(text):
                 yield text
 
@@ -413,19 +421,6 @@ class _Content(io.RawIOBase):
         buffer[: len(part)] = part
         self._at += len(part)
         return len(part)
-
-
-def content_of(file: FldFile, row: int, path: bytes) -> memoryview:
-    """A file's bytes, checked; without a copy where they are stored as they are."""
-    try:
-        if not file.is_missing(IMAGE, row):
-            payload = file.payload(IMAGE, row)
-            return payload[: kernels.jpeg_size(payload)]
-        return file.payload(DATA, row)
-    except kernels.Failure as failure:
-        error = explain(failure, file.path)
-        error.message = f"{key_text(path)!r}: {error.message}"
-        raise error from failure
 
 
 def _common(one: bytes, other: bytes) -> int:

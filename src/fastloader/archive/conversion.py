@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from fastloader.archive.archive import Archive
 from fastloader.archive.encoding import is_archive
 from fastloader.archive.folders import FolderSink, FolderSource
-from fastloader.archive.patterns import Choice
 from fastloader.archive.writer import ArchiveWriter
 from fastloader.errors import FormatError
 from fastloader.formats.barecat import OLD_ENDING
 from fastloader.formats.barecat_entries import BarecatSink, BarecatSource
-from fastloader.formats.entries import Entry, EntrySink, EntrySource
+from fastloader.formats.entries import EntrySink, EntrySource
+from fastloader.formats.file_content import Warn
 from fastloader.formats.fld import Dataset
 from fastloader.formats.objects import Places
 from fastloader.formats.recognise import format_of, promised
@@ -22,7 +21,7 @@ from fastloader.formats.tar_entries import TarSink, TarSource
 from fastloader.formats.zip_entries import ZipSink, ZipSource
 from fastloader.types import parse_size
 
-SOURCES: dict[str, Callable[[str], EntrySource]] = {
+SOURCES: dict[str, Callable[..., EntrySource]] = {
     "tar": TarSource, "tar.gz": TarSource, "tar.zst": TarSource, "zip": ZipSource, "npz": ZipSource,
     "barecat": BarecatSource, "fld": Archive,
 }  # fmt: skip
@@ -34,9 +33,14 @@ ENDINGS = {
 """What a name that ends so is to become; any other is a folder's."""
 
 
+def as_named(path: str) -> str:
+    """The path under which there is something: an index of Barecat may have its old name."""
+    return path + OLD_ENDING if not os.path.exists(path) and os.path.exists(path + OLD_ENDING) else path
+
+
 def kind_of(path: str, places: Places | None = None) -> str | None:
     """What kind of archive is there: a name of ``SOURCES``, or "folder"; ``None`` where it is none."""
-    places = places or Places()
+    places, path = places or Places(), as_named(path)
     if places.of(path).is_folder(path):
         if promised(path) == "fld":
             return "fld" if is_archive(Dataset(places.locate(path))) else None
@@ -52,33 +56,27 @@ def named_kind(path: str) -> str:
     return next((kind for ending, kind in ENDINGS.items() if path.lower().endswith(ending)), "folder")
 
 
-def source_at(path: str) -> EntrySource:
-    """The entries of what is there."""
-    if not os.path.exists(path) and os.path.exists(path + OLD_ENDING):
-        path += OLD_ENDING
+def source_at(path: str, warn: Warn | None = None) -> EntrySource:
+    """The entries of what is there. ``warn`` is told of files of a folder that change meanwhile, else an error."""
+    path = as_named(path)
     kind = kind_of(path)
     if kind is None:
         raise FormatError(
             "is no archive", path=path, hint="a tar, a zip, a Barecat archive, a .fld archive or a folder is one"
         )
-    return FolderSource(path) if kind == "folder" else SOURCES[kind](path)
+    return FolderSource(path, warn=warn) if kind == "folder" else unchecked(path, kind)
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """Some of an archive's entries."""
-
-    source: EntrySource
-    choice: Choice
-
-    def entries(self) -> Iterator[Entry]:
-        """Those that fit."""
-        return (entry for entry in self.source.entries() if entry.path in self.choice)
+def unchecked(path: str, kind: str) -> EntrySource:
+    """The entries of an archive with paths as they are told: who passes them on checks them, as ``copy_entries`` does,
+    when those that nobody wants are left out.
+    """
+    return Archive(path) if kind == "fld" else SOURCES[kind](path, checked=False)
 
 
 def sink_at(
     path: str, *, shard_size: int | str | None = None, compression: str | None = None, workers: int | None = None,
-    overwrite: bool = False,
+    overwrite: bool = False, any_links: bool = False,
 ) -> EntrySink:  # fmt: skip
     """What writes an archive of this name."""
     kind = named_kind(path)
@@ -86,10 +84,12 @@ def sink_at(
         raise ValueError(f"compression is for .fld archives, not for {path}")
     if shard_size is not None and kind not in ("fld", "barecat"):
         raise ValueError(f"shard_size is for .fld and Barecat archives, not for {path}")
+    if any_links and kind != "folder":
+        raise ValueError(f"any links go into a folder alone, not into {path}")
     if kind == "fld":
         return ArchiveWriter(path, shard_size=shard_size, compression=compression, workers=workers)
     if kind == "barecat":
         return BarecatSink(path, None if shard_size is None else parse_size(shard_size, "shard_size"))
     if kind == "folder":
-        return FolderSink(path, overwrite=overwrite)
+        return FolderSink(path, overwrite=overwrite, any_links=any_links)
     return ZipSink(path) if kind == "zip" else TarSink(path)

@@ -8,6 +8,7 @@ import json
 import pickle
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,30 +36,31 @@ class Codec:
 
 
 def _image(kind: type[JPEGImageField | PNGImageField | WebPImageField], **options: Any) -> Codec:
-    def encode(value: Any) -> bytes:
-        return bytes(kind(**options).encode(value).payload)
-
-    return Codec(decode_image, encode)
+    return Codec(decode_image, partial(_save_image, kind, options))
 
 
-def _load_npy(data: bytes) -> Any:
-    return np.load(io.BytesIO(data), allow_pickle=False)
+def _save_image(kind: type[JPEGImageField | PNGImageField | WebPImageField], options: Any, value: Any) -> bytes:
+    return bytes(kind(**options).encode(value).payload)
 
 
-def _save_npy(value: Any) -> bytes:
+def _load_npy(data: bytes, allow_pickle: bool = False) -> Any:
+    return np.load(io.BytesIO(data), allow_pickle=allow_pickle)
+
+
+def _save_npy(value: Any, allow_pickle: bool = False) -> bytes:
     file = io.BytesIO()
-    np.save(file, value, allow_pickle=False)
+    np.save(file, value, allow_pickle=allow_pickle)
     return file.getvalue()
 
 
-def _load_npz(data: bytes) -> dict[str, NDArray[Any]]:
-    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+def _load_npz(data: bytes, allow_pickle: bool = False) -> dict[str, NDArray[Any]]:
+    with np.load(io.BytesIO(data), allow_pickle=allow_pickle) as arrays:
         return {name: arrays[name] for name in arrays.files}
 
 
-def _save_npz(value: Mapping[str, Any]) -> bytes:
+def _save_npz(value: Mapping[str, Any], allow_pickle: bool = False) -> bytes:
     for name, one in value.items():
-        if np.asarray(one).dtype.hasobject:
+        if not allow_pickle and np.asarray(one).dtype.hasobject:
             raise ValueError(f"{name!r} holds Python objects, which npz keeps only by pickle")
     file = io.BytesIO()
     np.savez(file, **value)
@@ -79,13 +81,14 @@ def _load_sound(data: bytes) -> tuple[NDArray[np.float32], int]:
     return sound_files.decode(data, facts, 0, facts.frames), facts.sample_rate
 
 
-def _save_sound(codec: str) -> Encode:
-    def encode(value: tuple[Any, int]) -> bytes:
-        samples, rate = value
-        array = np.asarray(samples, np.float32)
-        return sound_files.encode(array.reshape(len(array), -1), rate, codec, 16)
+def _save_sound(codec: str, value: tuple[Any, int]) -> bytes:
+    samples, rate = value
+    array = np.asarray(samples, np.float32)
+    return sound_files.encode(array.reshape(len(array), -1), rate, codec, 16)
 
-    return encode
+
+def _save_json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()
 
 
 def _save_wav(value: tuple[Any, int]) -> bytes:
@@ -129,11 +132,11 @@ _JPEG = _image(JPEGImageField, seekable=False)
 CODECS: dict[str, Codec] = {
     "jpg": _JPEG, "jpeg": _JPEG, "png": _image(PNGImageField), "webp": _image(WebPImageField),
     "npy": Codec(_load_npy, _save_npy), "npz": Codec(_load_npz, _save_npz),
-    "json": Codec(json.loads, lambda value: json.dumps(value, ensure_ascii=False).encode()),
+    "json": Codec(json.loads, _save_json),
     "msgpack": Codec(_load_msgpack, _save_msgpack),
     "txt": Codec(bytes.decode, str.encode),
-    "wav": Codec(_load_sound, _save_wav), "flac": Codec(_load_sound, _save_sound("flac")),
-    "opus": Codec(_load_sound, _save_sound("opus")), "ogg": Codec(_load_sound), "mp3": Codec(_load_sound),
+    "wav": Codec(_load_sound, _save_wav), "flac": Codec(_load_sound, partial(_save_sound, "flac")),
+    "opus": Codec(_load_sound, partial(_save_sound, "opus")), "ogg": Codec(_load_sound), "mp3": Codec(_load_sound),
 }  # fmt: skip
 """By how a name ends. JPEG, PNG and WebP are (height, width, channels) arrays; sounds are pairs of a (frames, channels)
 array and the sample rate; an npz is a dictionary of arrays."""
@@ -145,6 +148,12 @@ WRAPPERS: dict[str, Codec] = {
 """Compressions that may come behind: ``.npy.gz`` is an array."""
 
 _PICKLE = Codec(pickle.loads, pickle.dumps)
+_TRUSTED = {
+    "pkl": _PICKLE, "pickle": _PICKLE,
+    "npy": Codec(partial(_load_npy, allow_pickle=True), partial(_save_npy, allow_pickle=True)),
+    "npz": Codec(partial(_load_npz, allow_pickle=True), partial(_save_npz, allow_pickle=True)),
+}  # fmt: skip
+"""What takes the place of those above where pickles are allowed."""
 
 
 @dataclass(frozen=True)
@@ -152,8 +161,9 @@ class DecodedView(Mapping[str, Any]):
     """An archive whose values are decoded: ``DecodedView(archive)["a/b.npy"]`` is an array.
 
     How a path ends says what it holds; a path that ends otherwise gives bytes. ``register`` adds endings of your own,
-    or puts another codec in place of one. Files ending with .pkl and .pickle are unpickled only with ``allow_pickle``:
-    a pickle can run any program.
+    or puts another codec in place of one. Files ending with .pkl and .pickle, and arrays of objects in .npy and .npz,
+    are unpickled only with ``allow_pickle``: a pickle can run any program. A view can be pickled itself, as long as
+    what was registered can.
 
     Made of an ``ArchiveWriter``, or another sink of entries, it writes: ``view["a/b.npy"] = array``.
     """
@@ -163,9 +173,9 @@ class DecodedView(Mapping[str, Any]):
     codecs: dict[str, Codec] = field(default_factory=lambda: dict(CODECS))
 
     def __post_init__(self) -> None:
-        if self.allow_pickle:
-            self.codecs.setdefault("pkl", _PICKLE)
-            self.codecs.setdefault("pickle", _PICKLE)
+        for ending, codec in _TRUSTED.items() if self.allow_pickle else ():
+            if self.codecs.get(ending) is CODECS.get(ending):  # and no codec of the caller's own
+                self.codecs[ending] = codec
 
     def register(self, ending: str, decode: Decode, encode: Encode | None = None) -> None:
         """Read, and write, paths that end with ``.ending`` by these functions."""

@@ -14,14 +14,15 @@ from typing import Any, Literal
 import numpy as np
 
 from fastloader import kernels
-from fastloader.archive.archive import Archive, content_of
+from fastloader.archive.archive import Archive
+from fastloader.archive.content import content_of
 from fastloader.archive.encoding import DATA, FIELDS, IMAGE
 from fastloader.archive.folders import FolderSink
 from fastloader.archive.patterns import ALL, Choice
 from fastloader.archive.tree import Row
 from fastloader.archive.writer import Advance, ArchiveWriter, archive_at, silent
-from fastloader.errors import ChecksumError, KeyNotFoundError, StoreError
-from fastloader.formats.entries import Entry, EntryExistsError, EntryKind
+from fastloader.errors import ChecksumError, FormatError, KeyNotFoundError, StoreError
+from fastloader.formats.entries import Entry, EntryExistsError, EntryKind, UnsafePathError, check_path
 from fastloader.formats.fld import Chunk, Column, FldFile, Manifest, Node, Removed, Shard, is_sharded, shard_name
 from fastloader.formats.fld.history import drop_snapshots
 from fastloader.formats.fld.layout import EXTENT, NO_FIELD, Kind
@@ -68,10 +69,14 @@ def copy_archives(
     *,
     duplicates: Duplicates = "refuse",
     advance: Advance = silent,
-) -> None:
-    """What is chosen of several archives, in the order of paths. Content moves as it is stored, with its index."""
+) -> int:
+    """What is chosen of several archives, in the order of paths. Content moves as it is stored, with its index.
+
+    Where the file of a hard link is not among it, the first of its names becomes the file. Returns how many entries.
+    """
     streams = [_numbered(number, _chosen(archive, choice)) for number, archive in enumerate(archives)]
-    run = _Run(writer, advance)
+    run, names = _Run(writer, advance), _Names(archives, choice, duplicates)
+    count = 0
     for path, same in groupby(merge(*streams, key=itemgetter(0, 1)), itemgetter(0)):
         found = list(same)
         if len(found) > 1 and not path.endswith(b"/") and duplicates == "refuse":
@@ -80,8 +85,55 @@ def copy_archives(
                 hint="--duplicates first or last chooses one",
             )
         _, number, row = found[0 if duplicates == "first" and not path.endswith(b"/") else -1]
-        run.add(archives[number], row)
+        names.add(run, number, row)
+        count += 1
     run.flush()
+    return count
+
+
+class _Names:
+    """Sees to it that every name keeps its content: a hard link leads to the file it led to, or becomes a file."""
+
+    def __init__(self, archives: Sequence[Archive], choice: Choice, duplicates: Duplicates) -> None:
+        self._archives, self._choice, self._duplicates = archives, choice, duplicates
+        self._made: dict[tuple[int, bytes], bytes] = {}
+
+    def add(self, run: _Run, number: int, row: Row) -> None:
+        archive = self._archives[number]
+        path, shard, is_node, at = row
+        node = archive.tree.shards[shard].nodes.node(at) if is_node else None
+        is_link = node is not None and node.kind == EntryKind.HARDLINK
+        try:
+            check_path(path.removesuffix(b"/"))
+            if node is None or not is_link:
+                run.add(archive, row)
+                return
+            check_path(node.target)
+        except UnsafePathError as error:
+            error.path = str(archive.path)
+            raise
+        file = archive.tree.linked(node.target)
+        if file is None:
+            raise FormatError(
+                f"{key_text(path)!r} is a hard link to {key_text(node.target)!r}, which is no file in the archive",
+                path=archive.path, hint="rm takes it out",
+            )  # fmt: skip
+        name = file[0] if self._is_copied(number, file[0]) else self._made.setdefault((number, file[0]), path)
+        if name == path:
+            run.add(archive, (path, *file[1:]))
+        else:
+            run.add_node(replace(node, target=name))
+
+    def _is_copied(self, number: int, file: bytes) -> bool:
+        """Whether a file of one of the archives is what will be at its path."""
+        if file not in self._choice:
+            return False
+        rivals = {"first": range(number), "last": range(number + 1, len(self._archives))}.get(self._duplicates, ())
+        return not any(
+            kind is not EntryKind.DIRECTORY
+            for rival in rivals
+            for _, kind in self._archives[rival].tree.rows_of(file)
+        )  # fmt: skip
 
 
 def _numbered(number: int, rows: Iterator[Row]) -> Iterator[tuple[bytes, int, Row]]:
@@ -119,7 +171,7 @@ class _Run:
         path, number, is_node, at = row
         shard = archive.tree.shards[number]
         if is_node:
-            self._nodes.append((len(self._rows), shard.nodes.node(at)))
+            self.add_node(shard.nodes.node(at))
             return
         if archive.dataset.is_remote:  # payloads are fetched one by one
             self.flush()
@@ -131,6 +183,9 @@ class _Run:
         self._bytes += shard.file.data.size // max(1, shard.file.num_samples)
         if len(self._rows) >= COPIED_AT_ONCE or self._bytes >= COPIED_BYTES:
             self.flush()
+
+    def add_node(self, node: Node) -> None:
+        self._nodes.append((len(self._rows), node))
 
     def flush(self) -> None:
         if self._rows or self._nodes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from numpy.typing import NDArray
 from fastloader import kernels
 from fastloader.fields import BytesField, Encoded, Field, IntField, JPEGImageField
 from fastloader.fields.base import NO_METADATA
+from fastloader.formats.file_content import FileContent
 from fastloader.formats.fld import Chunk, Column, Dataset, FieldSpec, Node
+from fastloader.formats.fld.builder import Payload
 from fastloader.types import Buffer
 
 IMAGE, DATA, MODE, MTIME, SIZE = range(5)
@@ -44,13 +47,13 @@ class Files:
     """Some files with their content, in order, and the nodes between them: each with how many files come before it."""
 
     paths: list[bytes] = field(default_factory=list)
-    contents: list[Buffer] = field(default_factory=list)
+    contents: list[Payload] = field(default_factory=list)
     modes: Any = field(default_factory=list)
     mtimes: Any = field(default_factory=list)
     nodes: list[tuple[int, Node]] = field(default_factory=list)
     size: int = 0
 
-    def add(self, path: bytes, content: Buffer, mode: int, mtime: int) -> None:
+    def add(self, path: bytes, content: Payload, mode: int, mtime: int) -> None:
         """The next file."""
         self.paths.append(path)
         self.contents.append(content)
@@ -65,25 +68,26 @@ def specs_for(compression: str | None) -> list[FieldSpec]:
     return [FieldSpec(name, kind, *((codec, level) if name == "data" else ())) for name, kind in FIELDS.items()]
 
 
-def encode(specs: Sequence[FieldSpec], files: Files) -> Chunk:
-    """The files as a chunk that is ready to be placed."""
+def encode(specs: Sequence[FieldSpec], files: Files, near: Path | None = None) -> Chunk:
+    """The files as a chunk that is ready to be placed. Copies of large ones, to compress, are made in ``near``."""
     count = len(files.paths)
     contents = files.contents
     sizes = np.fromiter(map(len, contents), "<i8", count)
     shapes = np.zeros(count, _SHAPE)
     is_image = np.zeros(count, np.bool_)
     images: list[Buffer] = [b""] * count
-    data: list[Buffer] = list(contents)
+    data: list[Payload] = list(contents)
     codecs = np.zeros(count, np.uint8)
     for i, content in enumerate(contents):
-        if content[:3] == _JPEG and 3 < len(content) <= _LARGEST_JPEG:
+        if 3 < len(content) <= _LARGEST_JPEG and _starts(content):
             encoded = _as_image(content)
             if encoded is not None:
                 shapes[i], images[i] = encoded.metadata, encoded.payload
                 is_image[i], data[i] = True, b""
     codec, level = specs[DATA].codec, specs[DATA].level
     for i in np.flatnonzero(~is_image & (sizes > 0)).tolist() if codec else ():
-        packed = kernels.compress(data[i], codec, level)
+        payload = data[i]
+        packed = kernels.compress(payload(near) if isinstance(payload, FileContent) else payload, codec, level)
         if len(packed) < sizes[i]:
             data[i], codecs[i] = packed, codec
     indexed = np.fromiter(map(len, images), np.uint64, count)
@@ -95,10 +99,14 @@ def encode(specs: Sequence[FieldSpec], files: Files) -> Chunk:
     return Chunk(count, columns, files.paths, files.nodes)
 
 
-def _as_image(content: Buffer) -> Encoded | None:
+def _starts(content: Payload) -> bool:
+    return content.starts_with(_JPEG) if isinstance(content, FileContent) else content[:3] == _JPEG
+
+
+def _as_image(content: Payload) -> Encoded | None:
     """A JPEG and the index behind it; ``None`` where it can't be read as one, and is bytes like any other."""
     try:
-        encoded = _JPEG_FIELD.encode(bytes(content))
+        encoded = _JPEG_FIELD.encode(bytes(content() if isinstance(content, FileContent) else content))
     except (ValueError, kernels.Failure):
         return None
     return encoded if kernels.jpeg_size(encoded.payload) == len(content) else None

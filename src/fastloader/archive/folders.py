@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import errno
 import heapq
-import mmap
 import os
+import secrets
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from fastloader.archive.patterns import ALL, Choice
 from fastloader.errors import StoreError
 from fastloader.formats.entries import Entry, EntryKind, Sink, UnsafePathError, checked_path
+from fastloader.formats.extractable import leads_out
+from fastloader.formats.file_content import FileContent, Warn, pieces_of
 from fastloader.stores.local import explain
-from fastloader.types import Buffer, byte_view, key_text
-
-Warn = Callable[[str], None]
+from fastloader.types import key_text
 
 SORTED_AT_ONCE = 500_000
 """Paths of a list that are sorted in memory; longer lists are sorted in runs on disk."""
+
+IN_PLACE = 1 << 20
+"""Files up to this size are written under their own name: to move each would take longer than to write it."""
+
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
+"""What file systems say that have no hard links."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +37,16 @@ class FolderSource:
     """The entries of a folder, in the order of their paths' bytes. Links are kept, never followed.
 
     ``names``, where given, are paths relative to the folder, and only they are taken, not what lies in them. What is no
-    file, folder or link, and what ``skip`` names by device and inode, is left out; ``warn`` is told. ``aside`` are
-    beginnings of paths that are left out too: those of files under construction.
+    file, folder or link, and what ``skip`` names by device and inode, is left out; ``warn`` is told, and of files that
+    change while they are read, which is an error where it is not given. ``aside`` are beginnings of paths that are left
+    out too: those of files under construction.
     """
 
     folder: str | os.PathLike[str]
     choice: Choice = ALL
     names: Iterable[bytes] | None = None
     skip: frozenset[tuple[int, int]] = frozenset()
-    warn: Warn = lambda message: None
+    warn: Warn | None = None
     aside: tuple[bytes, ...] = ()
 
     @property
@@ -69,7 +76,9 @@ class FolderSource:
             first = links.setdefault((status.st_dev, status.st_ino), path)
             if first != path:
                 return Entry(path, EntryKind.HARDLINK, mode, mtime, 0, first)
-        return Entry(path, EntryKind.FILE, mode, mtime, status.st_size, read=partial(map_file, place))
+        return Entry(
+            path, EntryKind.FILE, mode, mtime, status.st_size, read=FileContent(place, status.st_size, mtime, self.warn)
+        )
 
     def _walk(self) -> Iterator[bytes | Entry]:
         waiting = [self._children(b"")]
@@ -130,7 +139,8 @@ class FolderSource:
                 return Entry(path, EntryKind.SYMLINK, mode, mtime, 0, os.readlink(place))
         except OSError as error:
             raise explain(error, Path(os.fsdecode(place)), "check the list, or leave it out with --exclude") from error
-        self.warn(f"{os.fsdecode(place)}: is neither a file nor a folder nor a link; left out")
+        if self.warn is not None:
+            self.warn(f"{os.fsdecode(place)}: is neither a file nor a folder nor a link; left out")
         return None
 
     def _listed(self, names: Iterable[bytes]) -> Iterator[bytes | Entry]:
@@ -206,21 +216,6 @@ def _run(paths: list[bytes]) -> Iterator[bytes]:
     return read()
 
 
-def map_file(place: bytes) -> Buffer:
-    """A file's content: mapped where it is large, so that it takes no memory."""
-    try:
-        fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        try:
-            if os.fstat(fd).st_size >= 1 << 20:
-                return memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
-            with open(fd, "rb", closefd=False) as file:
-                return file.read()
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise explain(error, Path(os.fsdecode(place))) from error
-
-
 class FolderSink(Sink):
     """Entries put into a folder, which is made if it is not there. Nothing is ever written outside of it.
 
@@ -264,7 +259,10 @@ class FolderSink(Sink):
             if isinstance(error, StoreError):
                 raise
             hint = "--overwrite replaces what is there" if error.errno == errno.EEXIST else None
-            raise explain(error, Path(os.fsdecode(os.path.join(self._folder, path))), hint) from error
+            raised = explain(error, Path(os.fsdecode(os.path.join(self._folder, path))), hint)
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raised.hint = "the disk is full; this was not written, what came before it is there"
+            raise raised from error
 
     def _enter(self, folder: bytes) -> None:
         """Have a folder and those above it, none of which is a link."""
@@ -284,24 +282,74 @@ class FolderSink(Sink):
             self._safe = {b""}
         self._safe.add(folder)
 
-    def _room_for(self, path: bytes) -> None:
-        if self._overwrite:
-            with suppress(FileNotFoundError):
-                os.unlink(path, dir_fd=self._fd)
-
     def _file(self, path: bytes, entry: Entry) -> None:
-        content = entry.read()
-        self._room_for(path)
+        """A small file is written where it belongs, if nothing is there; any other beside, and moved when it is whole.
+
+        So whatever has the name of an entry is whole, and what was there stays until then.
+        """
+        pieces = pieces_of(entry.read)
+        first = next(pieces, memoryview(b""))
+        content = chain([first], pieces)
+        if max(len(first), entry.size) <= IN_PLACE:
+            try:
+                return self._write(path, content, entry)
+            except FileExistsError:
+                if not self._overwrite:
+                    raise
+        elif not self._overwrite and self._is_there(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        aside = _beside(path)
+        self._write(aside, content, entry)
+        self._move(aside, path)
+
+    def _write(self, path: bytes, content: Iterable[memoryview], entry: Entry) -> None:
+        """A new file, whole or not there."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(path, flags, 0o600, dir_fd=self._fd)
         try:
-            view = byte_view(content)
-            while len(view):
-                view = view[os.write(fd, view) :]
+            for view in content:
+                while len(view):
+                    view = view[os.write(fd, view) :]
             os.fchmod(fd, entry.mode & 0o7777)
             os.utime(fd, ns=(entry.mtime, entry.mtime))
+        except BaseException:
+            os.unlink(path, dir_fd=self._fd)
+            raise
         finally:
             os.close(fd)
+
+    def _linked(self, path: bytes, make: Callable[[bytes], None]) -> None:
+        """Have a link made: under its name, or beside what has that name and is replaced."""
+        try:
+            return make(path)
+        except FileExistsError:
+            if not self._overwrite:
+                raise
+        aside = _beside(path)
+        make(aside)
+        self._move(aside, path)
+
+    def _move(self, aside: bytes, path: bytes) -> None:
+        """Give what was made its name; what has it is replaced only with ``overwrite``."""
+        try:
+            if self._overwrite:
+                os.rename(aside, path, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+            else:
+                os.link(aside, path, src_dir_fd=self._fd, dst_dir_fd=self._fd, follow_symlinks=False)
+        except OSError as error:
+            if self._overwrite or error.errno not in _NO_LINKS or self._is_there(path):
+                raise
+            os.rename(aside, path, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        finally:  # two names of one file are not renamed, and a link leaves both
+            with suppress(FileNotFoundError):
+                os.unlink(aside, dir_fd=self._fd)
+
+    def _is_there(self, path: bytes) -> bool:
+        try:
+            os.lstat(path, dir_fd=self._fd)
+        except FileNotFoundError:
+            return False
+        return True
 
     def _symlink(self, path: bytes, entry: Entry) -> None:
         if not self._any_links and leads_out(path, entry.target):
@@ -309,9 +357,12 @@ class FolderSink(Sink):
                 f"the link {key_text(path)!r} leads out of the folder, to {key_text(entry.target)!r}",
                 hint="leave it out with --exclude, or make it with --any-links",
             )
-        self._room_for(path)
-        os.symlink(entry.target, path, dir_fd=self._fd)
-        os.utime(path, ns=(entry.mtime, entry.mtime), dir_fd=self._fd, follow_symlinks=False)
+
+        def make(place: bytes) -> None:
+            os.symlink(entry.target, place, dir_fd=self._fd)
+            os.utime(place, ns=(entry.mtime, entry.mtime), dir_fd=self._fd, follow_symlinks=False)
+
+        self._linked(path, make)
         self._safe = {b""}  # a folder that was one may be a link now
 
     def _hardlink(self, path: bytes, entry: Entry) -> None:
@@ -321,13 +372,17 @@ class FolderSink(Sink):
             status = os.lstat(target, dir_fd=self._fd)
         except FileNotFoundError:
             if entry in self._later:
-                raise
+                raise UnsafePathError(
+                    f"{key_text(path)!r} is a hard link to {key_text(target)!r}, which is no file in the archive",
+                    hint="leave it out with --exclude",
+                ) from None
             self._later.append(entry)  # the file may come yet
             return
         if not stat.S_ISREG(status.st_mode):
             raise UnsafePathError(f"{key_text(path)!r} is a hard link to {key_text(target)!r}, which is no file")
-        self._room_for(path)
-        os.link(target, path, src_dir_fd=self._fd, dst_dir_fd=self._fd, follow_symlinks=False)
+        self._linked(
+            path, lambda place: os.link(target, place, src_dir_fd=self._fd, dst_dir_fd=self._fd, follow_symlinks=False)
+        )
 
     def close(self) -> None:
         """Make the links to files that came behind them, and give folders their modes and times, which were changed."""
@@ -353,16 +408,7 @@ class FolderSink(Sink):
             self._fd = -1
 
 
-def leads_out(path: bytes, target: bytes) -> bool:
-    """Whether a link at ``path`` may lead out of the folder that holds all.
-
-    Behind a name ``..`` may be anywhere, since the name may be that of another link.
-
-    >>> leads_out(b"a/link", b"../b"), leads_out(b"link", b"../b"), leads_out(b"link", b"a/../b")
-    (False, True, True)
-    """
-    names = [name for name in target.split(b"/") if name not in (b"", b".")]
-    up = 0
-    while up < len(names) and names[up] == b"..":
-        up += 1
-    return target.startswith(b"/") or up > path.count(b"/") or b".." in names[up:]
+def _beside(path: bytes) -> bytes:
+    """A name nobody else has, in the same folder."""
+    folder, slash, _ = path.rpartition(b"/")
+    return folder + slash + b".fastloader-" + secrets.token_hex(8).encode()

@@ -15,6 +15,7 @@ from fastloader.archive.encoding import ROW
 from fastloader.archive.folders import FolderSource
 from fastloader.archive.writer import Advance, ArchiveWriter, silent
 from fastloader.formats.entries import Entry, EntryKind
+from fastloader.formats.file_content import Warn
 from fastloader.formats.fld import Node
 
 
@@ -26,6 +27,7 @@ class FilesOfShard:
     root: bytes
     names: tuple[bytes, ...]
     nodes: tuple[tuple[int, Node], ...]
+    warn: Warn | None = None
 
     def found(self) -> Iterator[bytes | Entry]:
         """As a folder lists them."""

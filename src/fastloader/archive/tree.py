@@ -14,6 +14,7 @@ from fastloader import kernels
 from fastloader.archive.encoding import MODE, MTIME, SIZE
 from fastloader.errors import FormatError
 from fastloader.formats.entries import Entry, EntryKind
+from fastloader.formats.extractable import LINKS
 from fastloader.formats.fld import Dataset, FldFile, Removed, explain
 from fastloader.formats.fld.layout import NO_FIELD, Kind
 from fastloader.formats.fld.nodes import Nodes
@@ -199,6 +200,19 @@ class Tree:
                     return shard.nodes.node(at).entry()
         implied = next(self._merged(path + b"/", children=True), None)
         return None if implied is None else Entry(path, EntryKind.DIRECTORY, 0o755)
+
+    def linked(self, target: bytes) -> Row | None:
+        """The file that a hard link to ``target`` is a name of, by way of other hard links too; ``None`` if none is."""
+        for _ in range(LINKS):
+            found = self.rows_of(target)
+            for row, kind in found:
+                if kind is EntryKind.FILE:
+                    return target, row.shard, False, row.first
+            links = [row for row, kind in found if kind is EntryKind.HARDLINK]
+            if not links:
+                return None
+            target = self.shards[links[-1].shard].nodes.node(links[-1].first).target
+        return None
 
     def below(self, folder: bytes = b"") -> Iterator[Row]:
         """Everything below a folder, in the order of paths; folders that were never stored are not among it."""

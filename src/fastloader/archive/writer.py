@@ -7,31 +7,37 @@ import stat
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastloader import kernels
+from fastloader.archive.content import content_of
 from fastloader.archive.encoding import ROW, Files, encode, is_archive, specs_for, without_rows
-from fastloader.archive.folders import map_file
 from fastloader.archive.tree import Tree
 from fastloader.errors import FormatError, StoreError
 from fastloader.formats.entries import Entry, EntryExistsError, EntryKind, Sink, checked_path
+from fastloader.formats.file_content import FileContent, Warn
 from fastloader.formats.fld import Chunk, Dataset, Node, Removed
+from fastloader.formats.fld.builder import Payload
 from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE
 from fastloader.formats.fld.remote_target import BucketTarget, ObjectTarget
 from fastloader.formats.fld.target import AppendTarget, FileTarget, FolderTarget, Target
+from fastloader.formats.times import FIRST, LAST, kept_time
 from fastloader.stores import ObjectPath, locate
 from fastloader.stores.local import explain
-from fastloader.types import Buffer, key_text, parse_size
+from fastloader.types import key_text, parse_size
 
 CHUNK_FILES = 256
 CHUNK_BYTES = 4 << 20
 READ_AT_ONCE = 1 << 20
-"""Files up to this size are read many in one go; larger ones are mapped."""
+"""Files up to this size are read many in one go; larger ones piece by piece as they are stored."""
 
 Advance = Callable[[int], None]
 Nodes = list[tuple[int, Node]]
@@ -47,6 +53,10 @@ class Listed(Protocol):
     @property
     def root(self) -> bytes:
         """The folder's path."""
+
+    @property
+    def warn(self) -> Warn | None:
+        """Who is told of files that change while they are read; ``None``: that is an error."""
 
     def found(self) -> Iterator[bytes | Entry]:
         """Of files the path within the folder, of all else the entry."""
@@ -93,8 +103,10 @@ class ArchiveWriter(Sink):
         existing = archive_at(place) if append else None
         self._specs = existing.specs() if existing is not None and compression is None else specs_for(compression)
         self._replace = replace
+        self._near = None if isinstance(place, ObjectPath) else place.parent
         self._tree = None if existing is None else Tree(existing)
         self._removed: list[Removed] = []
+        self._replaced: set[bytes] = set()
         self._target = self._make_target(place, limit, existing)
         count = (os.cpu_count() or 1) if workers is None else workers
         self._pool = ThreadPoolExecutor(count, "fastloader-archive") if count else None
@@ -126,12 +138,13 @@ class ArchiveWriter(Sink):
         path = checked_path(entry.path)
         if entry.kind is EntryKind.FILE:
             self._make_room(path, entry.kind)
-            self._files.add(path, entry.read(), stat.S_IMODE(entry.mode), entry.mtime)
+            content = entry.read if isinstance(entry.read, FileContent) else entry.read()
+            self._files.add(path, content, stat.S_IMODE(entry.mode), kept_time(entry.mtime, path))
             if len(self._files.paths) >= CHUNK_FILES or self._files.size >= CHUNK_BYTES:
                 self._flush()
         elif self._make_room(path, entry.kind):
             target = checked_path(entry.target) if entry.kind is EntryKind.HARDLINK else entry.target
-            node = Node.of(Entry(path, entry.kind, stat.S_IMODE(entry.mode), entry.mtime, 0, target))
+            node = Node.of(Entry(path, entry.kind, stat.S_IMODE(entry.mode), kept_time(entry.mtime, path), 0, target))
             self._files.nodes.append((len(self._files.paths), node))
 
     def add_folder(self, source: Listed, advance: Advance = silent) -> None:
@@ -149,15 +162,16 @@ class ArchiveWriter(Sink):
             for found in source.found():
                 if not isinstance(found, bytes):
                     if self._make_room(found.path, found.kind):
-                        nodes.append((len(names), Node.of(found)))
+                        mtime = kept_time(found.mtime, found.path, source.warn)
+                        nodes.append((len(names), Node.of(replaced(found, mtime=mtime))))
                     continue
                 if self._tree is not None:
                     self._make_room(found, EntryKind.FILE)
                 names.append(found)
                 if len(names) >= room:
-                    self._submit(partial(self._read, folder, source.root, names, nodes))
+                    self._submit(partial(self._read, folder, source, names, nodes))
                     names, nodes, room = [], [], self._room()
-            self._submit(partial(self._read, folder, source.root, names, nodes))
+            self._submit(partial(self._read, folder, source, names, nodes))
             while self._in_flight:
                 self._store()
         finally:
@@ -202,31 +216,71 @@ class ArchiveWriter(Sink):
                     return False
                 raise StoreError("entries of an archive in a store can't be replaced", hint="write it anew")
             self._removed.append(removed)
+            if there in (EntryKind.FILE, EntryKind.HARDLINK):
+                self._replaced.add(path)
         return True
 
-    def _read(self, folder: int, root: bytes, names: list[bytes], nodes: Nodes) -> _Encoded:
+    def _keep_names(self) -> None:
+        """Hard links to files that were replaced: the first becomes the file as it was, others lead there."""
+        if self._tree is None or not self._replaced:
+            return
+        gone = {(one.shard, one.first) for one in self._removed if one.is_node}
+        files: dict[bytes, bytes] = {}
+        for shard in self._tree.shards:
+            for at in range(len(shard.nodes)):
+                node = shard.nodes.node(at)
+                if node.kind != EntryKind.HARDLINK or node.target not in self._replaced:
+                    continue
+                file = None if shard.is_removed(True, at) else self._tree.linked(node.target)
+                if file is None or (shard.number, at) in gone:
+                    continue
+                self._removed.append(Removed(shard.number, True, at, 1))
+                first = files.setdefault(file[0], node.path) if file[0] in self._replaced else file[0]
+                if first == node.path:
+                    content = content_of(self._tree.shards[file[1]].file, file[3], file[0])
+                    self._files.add(node.path, content, node.mode, node.mtime)
+                    if self._files.size >= CHUNK_BYTES:
+                        self._flush()
+                else:
+                    self._files.nodes.append((len(self._files.paths), replaced(node, target=first)))
+
+    def _read(self, folder: int, source: Listed, names: list[bytes], nodes: Nodes) -> _Encoded:
         """Files as they are on disk, encoded."""
         content, numbers = kernels.read_files(folder, names, READ_AT_ONCE)
         facts = numbers.reshape(-1, 8)
         for i in np.flatnonzero(facts[:, 7])[:1]:
-            error, place = int(facts[i, 7]), Path(os.fsdecode(os.path.join(root, names[i])))
+            error, place = int(facts[i, 7]), Path(os.fsdecode(os.path.join(source.root, names[i])))
             raise explain(OSError(error, os.strerror(error)), place, "leave it out with --exclude")
         data = content.data
         sizes, offsets = facts[:, 0], facts[:, 1]
-        contents: list[Buffer] = [
+        contents: list[Payload] = [
             data[offset : offset + size] for offset, size in zip(offsets.tolist(), sizes.tolist(), strict=True)
         ]
+        times = self._true_times(source, names, facts[:, 2])
         for i in np.flatnonzero(offsets < 0).tolist():
-            contents[i] = map_file(os.path.join(root, names[i]))
+            large = os.path.join(source.root, names[i])
+            contents[i] = FileContent(large, int(sizes[i]), times.get(i, int(facts[i, 2])), source.warn)
+        for i, mtime in times.items():
+            facts[i, 2] = kept_time(mtime, names[i], source.warn)
         files = Files(names, contents, facts[:, 3] & 0o7777, facts[:, 2], nodes)
         shared = [(int(i), int(facts[i, 4]), int(facts[i, 5])) for i in np.flatnonzero(facts[:, 6] > 1)]
-        return _Encoded(encode(self._specs, files), shared)
+        return _Encoded(encode(self._specs, files, self._near), shared)
+
+    def _true_times(self, source: Listed, names: list[bytes], mtimes: NDArray[np.int64]) -> dict[int, int]:
+        """Times that do not fit into 64 bits: read as such, those after 2262 are long ago."""
+        found = {}
+        for i in np.flatnonzero(mtimes < 0).tolist():
+            with suppress(OSError):
+                mtime = os.lstat(os.path.join(source.root, names[i])).st_mtime_ns
+                if not FIRST <= mtime <= LAST:
+                    found[i] = mtime
+        return found
 
     def _flush(self) -> None:
         """Have the files that were added one by one encoded."""
         files, self._files = self._files, Files()
         if files.paths or files.nodes:
-            self._submit(lambda: _Encoded(encode(self._specs, files), []))
+            self._submit(lambda: _Encoded(encode(self._specs, files, self._near), []))
 
     def _submit(self, job: Callable[[], _Encoded]) -> None:
         """Have a job done, now or in the pool; what it gives is stored in the order of submission."""
@@ -277,6 +331,7 @@ class ArchiveWriter(Sink):
         if not self._open:
             return
         try:
+            self._keep_names()
             self._flush()
             while self._in_flight:
                 self._store()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,7 @@ from fastloader.types import format_size, key_bytes, key_text, parse_size
 
 if TYPE_CHECKING:
     from fastloader.archive import Archive
+    from fastloader.archive.tree import Row
     from fastloader.formats.entries import Entry
 
 _KINDS = {"f": "FILE", "d": "DIRECTORY", "l": "SYMLINK", "h": "HARDLINK"}
@@ -152,7 +154,10 @@ def find(
     archive: str, path: str, name: tuple[str, ...], paths: tuple[str, ...], kind: str | None, size: str | None,
     null: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """List the paths in an ARCHIVE, or below its folder PATH, that fit all that is asked for."""
+    """List the paths in an ARCHIVE, or below its folder PATH, that fit all that is asked for.
+
+    A hard link is a file, too, of the size its file has.
+    """
     from fastloader.archive.patterns import translate
     from fastloader.formats.entries import EntryKind
 
@@ -160,22 +165,42 @@ def find(
     names = [re.compile(translate(one)).fullmatch for one in name]
     whole = [re.compile(translate(one)).fullmatch for one in paths]
     bounds = _bounds(size)
-    wanted = None if kind is None else EntryKind[_KINDS[kind]]
-    for row in opened.tree.below(_top(opened, path)):
+    wanted = None if kind is None else {EntryKind[_KINDS[kind]]} | ({EntryKind.HARDLINK} if kind == "f" else set())
+    for row in _rows(opened, _top(opened, path)):
         text = key_text(row[0].removesuffix(b"/"))
         if names and not any(fits(text.rpartition("/")[2]) for fits in names):
             continue
         if whole and not any(fits(text) for fits in whole):
             continue
-        entry = opened.tree.entry(row) if wanted is not None or bounds is not None or as_json else None
-        if entry is not None and wanted is not None and entry.kind is not wanted:
+        entry = _sized(opened, row) if wanted is not None or bounds is not None or as_json else None
+        if entry is not None and wanted is not None and entry.kind not in wanted:
             continue
-        if entry is not None and bounds is not None and not (entry.is_file and bounds[0] <= entry.size <= bounds[1]):
+        has_size = entry is not None and entry.kind in (EntryKind.FILE, EntryKind.HARDLINK)
+        if entry is not None and bounds is not None and not (has_size and bounds[0] <= entry.size <= bounds[1]):
             continue
         if as_json and entry is not None:
             say(to_json(facts_of(entry)))
         else:
             say_path(row[0].removesuffix(b"/"), null=null)
+
+
+def _rows(archive: Archive, top: bytes) -> Iterator[Row]:
+    """All below a folder; of what is none, that itself."""
+    from fastloader.formats.entries import EntryKind
+
+    for row, kind in archive.tree.rows_of(top) if top else ():
+        if kind is not EntryKind.DIRECTORY:
+            return iter([(top, row.shard, row.is_node, row.first)])
+    return archive.tree.below(top)
+
+
+def _sized(archive: Archive, row: Row) -> Entry:
+    """The entry of a row, a hard link with the size of its file."""
+    from fastloader.formats.entries import EntryKind
+
+    entry = archive.tree.entry(row)
+    file = archive.tree.linked(entry.target) if entry.kind is EntryKind.HARDLINK else None
+    return entry if file is None else replace(entry, size=archive.tree.entry(file).size)
 
 
 def _bounds(size: str | None) -> tuple[int, int] | None:

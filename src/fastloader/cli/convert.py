@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import os
 import re
 import time
 from dataclasses import fields as options_of
@@ -14,16 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastloader.cli.archives import choice_of, exclude_option, include_option
+from fastloader.cli.archives import choice_of, exclude_option, include_option, json_option, quiet_option
+from fastloader.cli.copying import between_archives, copy
 from fastloader.cli.engines import engine_options, is_ray
-from fastloader.cli.output import count, printable, say, say_table
+from fastloader.cli.output import count, printable, say, say_table, to_json
 from fastloader.cli.places import not_there, settings_of, store_options, usage_errors
 from fastloader.cli.status import NoSuchDatasetError
-from fastloader.errors import FastLoaderError, KeyNotFoundError, NotFoundError, SampleError
+from fastloader.errors import KeyNotFoundError, NotFoundError, SampleError
 
 if TYPE_CHECKING:
     from fastloader.fields import Field
     from fastloader.stores import ObjectPath
+
+_NUMBER = re.compile(r"%0?\d*d")
+"""Where a name has its number, as in train-%06d.tar."""
 
 
 @click.command("convert")
@@ -40,20 +43,27 @@ if TYPE_CHECKING:
 )
 @include_option
 @exclude_option
+@click.option(
+    "--duplicates",
+    type=click.Choice(["refuse", "first", "last"]),
+    help="Which of an archive's entries with one path to take; by default that is an error, but in a tar.",
+)
+@click.option("--any-links", is_flag=True, help="To a folder: make links that lead out of it, too.")
 @click.option("--shard-size", metavar="SIZE", help="Write shards of about this size, like 512MB.")
 @click.option("--shard-samples", type=click.IntRange(min=1), metavar="N", help="Write tars of this many samples.")
 @click.option("--compression", metavar="NAME", help="Of .fld: lz4, zstd or zstd:LEVEL.")
 @click.option("-j", "--jobs", type=click.IntRange(min=0), metavar="N", help="Threads to use; one a core by default.")
 @click.option("--force", is_flag=True, help="Replace DST if it is there.")
 @click.option("--dry-run", is_flag=True, help="Show the fields and write nothing.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing, and no progress.")
+@json_option
+@quiet_option
 @engine_options
 @store_options
 def command(
     sources: tuple[str, ...], destination: str, format_: str | None, fields: str | None, named: tuple[str, ...],
-    as_archive: bool, include: tuple[str, ...], exclude: tuple[str, ...], shard_size: str | None,
-    shard_samples: int | None, compression: str | None, jobs: int | None, force: bool, dry_run: bool, quiet: bool,
-    engine: str, address: str | None, **store: Any,
+    as_archive: bool, include: tuple[str, ...], exclude: tuple[str, ...], duplicates: str | None, any_links: bool,
+    shard_size: str | None, shard_samples: int | None, compression: str | None, jobs: int | None, force: bool,
+    dry_run: bool, as_json: bool, quiet: bool, engine: str, address: str | None, **store: Any,
 ) -> None:  # fmt: skip
     """Convert SRC to DST.
 
@@ -83,7 +93,8 @@ def command(
         raise click.UsageError("options for stores are given, and neither SRC nor DST is a URL")
     with usage_errors():
         local = local_path(destination)
-    if as_archive or _between_archives(sources, local or destination):
+        as_archive = as_archive or between_archives(sources, local or destination)
+    if as_archive:
         if on_ray:
             raise click.UsageError("--engine ray converts samples; fastloader create puts a folder into an archive")
         if local is None or settings is not None:
@@ -92,11 +103,18 @@ def command(
                 "put brings them on"
             )
         if any((format_, fields, named, shard_samples, dry_run)) or len(sources) > 1:
-            raise click.UsageError("archives are copied one by one; only --include, --exclude and shards choose")
-        _copy(sources[0], local, (include, exclude), shard_size, compression, jobs, force, quiet)
+            raise click.UsageError(
+                "archives are copied one by one; only --include, --exclude, --duplicates and shards choose"
+            )
+        copy(
+            sources[0], local, choice_of(include, exclude), duplicates=duplicates or "refuse", any_links=any_links,
+            shard_size=shard_size, compression=compression, jobs=jobs, force=force, as_json=as_json, quiet=quiet,
+        )  # fmt: skip
         return
     if include or exclude:
         raise click.UsageError("--include and --exclude are for archives; --archive makes one")
+    if duplicates or any_links:
+        raise click.UsageError("--duplicates and --any-links are for archives; --archive makes one")
     to_settings = settings if is_url(destination) else None
     with usage_errors():
         target = locate(destination, to_settings)
@@ -105,17 +123,25 @@ def command(
     chosen = None if fields is None else [name.strip() for name in fields.split(",")]
     given = _fields(named)
     if not target.name.endswith((".fld", *EXPORTS)):
-        raise click.UsageError(f"{target}: the name ends with .fld, {' or '.join(EXPORTS)}, which says what to write")
+        raise click.UsageError(
+            f"{target}: the name ends with .fld, {', '.join(EXPORTS)}, .zip or .barecat, which says what to write; "
+            "archives go into a folder, too"
+        )
     if not force and not dry_run and _is_there(target):
         raise click.UsageError(f"{target} is there already; --force replaces it")
     dataset = _open(sources, format_, chosen, settings if any(map(is_url, sources)) else None)
     try:
         found, _ = fields_of(Elements(as_node(dataset), new_run()), given)
-    except (SampleError, KeyNotFoundError) as error:
-        raise click.UsageError(f"{error}; --field names one, --fields leaves some out") from error
-    if not quiet:
-        _show(found)
+    except KeyNotFoundError as error:
+        raise click.UsageError(str(error)) from error
+    except SampleError as error:
+        raise click.UsageError(f"{error}; --fields chooses those to take") from error
+    stored = {name: _written(field) for name, field in found.items()}
+    if not quiet and not as_json:
+        say_table(("field", "stored as"), list(stored.items()))
     if dry_run:
+        if as_json:
+            say(to_json({"sources": list(sources), "fields": stored}))
         return
     began = time.monotonic()
     try:
@@ -140,57 +166,13 @@ def command(
                 "fastloader: interrupted, nothing was written; with --shard-size it could go on where it was", err=True
             )
         raise
-    if not quiet:
-        say(_summary(target, time.monotonic() - began))
-
-
-def _between_archives(sources: tuple[str, ...], destination: str) -> bool:
-    """Whether files are to be copied, rather than samples: told from what there is and how the name ends."""
-    from fastloader.archive.conversion import kind_of, named_kind
-
-    kind = named_kind(destination)
-    if kind in ("zip", "barecat"):
-        return True
-    if destination.endswith(".parquet") or kind == "fld":
-        return False
-    try:
-        known = len(sources) == 1 and kind_of(sources[0]) not in (None, "folder")
-    except (FastLoaderError, OSError):
-        return False
-    return known and (kind == "tar" or not Path(destination).suffix or destination.endswith("/"))
-
-
-def _copy(
-    source: str, destination: str, patterns: tuple[tuple[str, ...], tuple[str, ...]], shard_size: str | None,
-    compression: str | None, jobs: int | None, force: bool, quiet: bool,
-) -> None:  # fmt: skip
-    from fastloader.archive.conversion import Chosen, sink_at, source_at
-    from fastloader.formats.entries import copy_entries
-    from fastloader.progress import progress
-
-    if os.path.lexists(destination) and not force:
-        raise click.UsageError(f"{destination} is there already; --force replaces it")
-    began = time.monotonic()
-    choice = choice_of(*patterns)
-    try:
-        entries = source_at(source)
-        sink = sink_at(destination, shard_size=shard_size, compression=compression, workers=jobs, overwrite=force)
-    except NotFoundError as error:
-        raise NoSuchDatasetError(error.message, path=error.path, hint=error.hint) from error
-    except ValueError as error:
-        if type(error) is not ValueError:
-            raise
-        raise click.UsageError(str(error)) from error
-    try:
-        with progress("copying", None, show=False if quiet else None) as advance:
-            copied = copy_entries(entries if choice.is_all else Chosen(entries, choice), sink, advance)
-        sink.close()
-    except BaseException:
-        sink.abort()
-        raise
-    if not quiet:
-        many = f"{copied:,} entr{'y' if copied == 1 else 'ies'}"
-        say(f"{printable(destination)}: {many}, {time.monotonic() - began:.1f} s")
+    seconds = time.monotonic() - began
+    if as_json:
+        samples, size, parts = _written_there(target)
+        facts = {"path": destination, "sources": list(sources), "samples": samples, "size": size, "parts": parts}
+        say(to_json({**facts, "fields": stored, "seconds": round(seconds, 3)}))
+    elif not quiet:
+        say(_summary(target, seconds))
 
 
 def _open(
@@ -210,7 +192,7 @@ def _open(
 
 def _is_there(target: Path | ObjectPath) -> bool:
     if isinstance(target, Path):
-        return target.exists()
+        return target.exists() or any(_numbered(target))
     from fastloader.formats.fld import is_sharded
 
     try:
@@ -220,8 +202,12 @@ def _is_there(target: Path | ObjectPath) -> bool:
     return True
 
 
-def _show(fields: dict[str, Field]) -> None:
-    say_table(("field", "stored as"), [(name, _written(field)) for name, field in fields.items()])
+def _numbered(target: Path) -> list[Path]:
+    """The files of a name with a place for their number."""
+    if not _NUMBER.search(target.name) or not target.parent.is_dir():
+        return []
+    name = re.compile(r"\d+".join(map(re.escape, _NUMBER.split(target.name))))
+    return sorted(path for path in target.parent.iterdir() if name.fullmatch(path.name))
 
 
 def _written(field: Field) -> str:
@@ -236,25 +222,30 @@ def _written(field: Field) -> str:
     return repr(field)
 
 
-def _summary(target: Path | ObjectPath, seconds: float) -> str:
+def _written_there(target: Path | ObjectPath) -> tuple[int | None, int | None, int | None]:
+    """Samples, bytes and files of what was written; ``None`` for what can't be told."""
     from fastloader.formats.fld import Dataset
-    from fastloader.types import format_size
 
     if target.name.endswith(".fld"):
         written = Dataset(target)
-        shards = f" in {count(len(written.shards), 'shard')}" if written.shards[0].path else ""
-        size, samples = sum(shard.size for shard in written.shards), f"{count(written.num_samples, 'sample')}, "
-    else:
-        shards = samples = ""
-        if isinstance(target, Path):
-            parts = [target] if target.exists() else sorted(target.parent.glob(re.sub(r"%0?\d*d", "*", target.name)))
-            size = sum(path.stat().st_size for path in parts)
-            shards = "" if target.exists() else f" in {count(len(parts), 'file')}"
-        elif "%" in target.name:  # several, by number
-            return f"{printable(str(target))}: {seconds:.1f} s"
-        else:
-            size = target.store.stat(target.key).size
-    return f"{printable(str(target))}: {samples}{format_size(size)}{shards}, {seconds:.1f} s"
+        return written.num_samples, sum(shard.size for shard in written.shards), len(written.shards)
+    if isinstance(target, Path):
+        parts = [target] if target.exists() else _numbered(target)
+        return None, sum(path.stat().st_size for path in parts), len(parts)
+    return None, None if "%" in target.name else target.store.stat(target.key).size, None
+
+
+def _summary(target: Path | ObjectPath, seconds: float) -> str:
+    from fastloader.formats.fld import is_sharded
+    from fastloader.types import format_size
+
+    samples, size, parts = _written_there(target)
+    said = "" if samples is None else f"{count(samples, 'sample')}, "
+    if size is not None:
+        several = is_sharded(target) if samples is not None else isinstance(target, Path) and not target.exists()
+        where = f" in {count(parts or 0, 'file' if samples is None else 'shard')}" if several else ""
+        said += f"{format_size(size)}{where}, "
+    return f"{printable(str(target))}: {said}{seconds:.1f} s"
 
 
 def _fields(named: tuple[str, ...]) -> dict[str, Field]:
@@ -268,7 +259,7 @@ def _fields(named: tuple[str, ...]) -> dict[str, Field]:
 
 
 def parse_field(text: str) -> Field:
-    """A field as one would write it in Python: a name, or a call with plain values.
+    """A field as one would write it in Python: a name, or a call with plain values and fields that are calls.
 
     >>> parse_field("IntField"), parse_field("JPEGImageField(quality=80)").quality
     (IntField(), 80)
@@ -276,14 +267,19 @@ def parse_field(text: str) -> Field:
     from fastloader.fields import BY_TYPE_ID
 
     known = {cls.__name__: cls for cls in BY_TYPE_ID.values()}
-    try:
-        tree = ast.parse(text.strip(), mode="eval").body
-        call = tree if isinstance(tree, ast.Call) else ast.Call(tree, [], [])
+
+    def value_of(node: ast.expr) -> Any:
+        return made(node) if isinstance(node, ast.Call) else ast.literal_eval(node)
+
+    def made(node: ast.expr) -> Field:
+        call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
         if not isinstance(call.func, ast.Name) or call.func.id not in known:
             raise click.UsageError(f"--field: no field {ast.unparse(call.func)}; there are {', '.join(known)}")
-        arguments = [ast.literal_eval(one) for one in call.args]
-        options = {str(one.arg): ast.literal_eval(one.value) for one in call.keywords}
-        return known[call.func.id](*arguments, **options)
+        options = {str(one.arg): value_of(one.value) for one in call.keywords}
+        return known[call.func.id](*map(value_of, call.args), **options)
+
+    try:
+        return made(ast.parse(text.strip(), mode="eval").body)
     except SyntaxError as error:
         raise click.UsageError(f"--field {text}: write it as in Python: {error.msg}") from error
     except (TypeError, ValueError) as error:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,7 +17,27 @@ from fastloader.cli.archives import choice_of, exclude_option, include_option, j
 from fastloader.cli.engines import engine_options, is_ray
 from fastloader.cli.output import complain, count, printable, say, to_json
 from fastloader.cli.status import NoSuchDatasetError, existing
-from fastloader.errors import StoreError
+from fastloader.errors import KeyNotFoundError, StoreError
+
+if TYPE_CHECKING:
+    from fastloader.archive import FolderSource
+    from fastloader.formats.entries import Entry
+
+
+_CODEC = re.compile(r"none|(lz4|zstd)(:.*)?")
+
+
+class _Compressing(click.Command):
+    """Takes what follows ``--compress`` for its value only where that is one: OUT.fld may follow, too."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The option alone is joined to what it means."""
+        end = args.index("--") if "--" in args else len(args)
+        pairs = zip(args[:end], [*args[1:end], ""], strict=True)
+        joined = [
+            f"{one}=zstd" if one == "--compress" and not _CODEC.fullmatch(behind) else one for one, behind in pairs
+        ]
+        return super().parse_args(ctx, [*joined, *args[end:]])
 
 
 def _shared(command: Callable[..., None]) -> Callable[..., None]:
@@ -44,7 +65,7 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.command("create")
+@click.command("create", cls=_Compressing)
 @click.argument("archive", metavar="OUT.fld")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Replace OUT.fld if it is there.")
@@ -71,7 +92,7 @@ def create(
     _write(archive, folder, append=False, replace=False, shard_size=shard_size, cluster=cluster, **options)
 
 
-@click.command("add")
+@click.command("add", cls=_Compressing)
 @click.argument("archive", metavar="ARCHIVE")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--replace", is_flag=True, help="Put files in place of those in the archive that have the same path.")
@@ -96,7 +117,7 @@ def _write(
     if not existing(folder).is_dir():
         raise click.UsageError(f"{folder} is no folder; give the folder that holds the files")
     choice = choice_of(include, exclude)
-    names = _names(files_from, null) if files_from is not None or null else None
+    names = _below(folder, _names(files_from, null)) if files_from is not None or null else None
     warnings: list[str] = []
     source = FolderSource(
         folder, choice, names, _itself(archive), lambda text: _warn(text, warnings), _aside(archive, folder)
@@ -115,7 +136,10 @@ def _write(
                 with ArchiveWriter(
                     archive, shard_size=shard_size, compression=compress, workers=jobs, append=append, replace=replace
                 ) as writer:
-                    writer.add_folder(source, advance)
+                    counted = _Counted(source)
+                    writer.add_folder(counted if include else source, advance)
+                    if include and not counted.count:
+                        raise KeyNotFoundError("nothing fits", path=folder, hint="check the patterns")
     except StoreError as error:
         if error.errno == errno.ENOENT:
             raise NoSuchDatasetError(error.message, path=error.path, hint=error.hint) from error
@@ -126,12 +150,26 @@ def _write(
         raise
     facts = {
         "path": archive, "files": writer.num_files, "bytes": writer.num_bytes, "size": _size(archive),
-        "seconds": round(time.monotonic() - began, 3), "left_out": len(warnings),
+        "seconds": round(time.monotonic() - began, 3), "left_out": sum(text.endswith("left out") for text in warnings),
+        "changed": sum("file changed" in text for text in warnings),
     }  # fmt: skip
     if as_json:
         say(to_json(facts))
     elif not quiet:
         say(_summary(facts))
+
+
+class _Counted:
+    """What a folder lists, counted."""
+
+    def __init__(self, source: FolderSource) -> None:
+        self.root, self.warn, self._source, self.count = source.root, source.warn, source, 0
+
+    def found(self) -> Iterator[bytes | Entry]:
+        """All of it."""
+        for one in self._source.found():
+            self.count += 1
+            yield one
 
 
 def _warn(text: str, warnings: list[str]) -> None:
@@ -179,6 +217,18 @@ def _aside(archive: str, folder: Path) -> tuple[bytes, ...]:
     inside = os.path.relpath(os.path.realpath(local), os.path.realpath(folder))
     parent, name = os.path.split(inside)
     return tuple(os.fsencode(os.path.join(parent, f".{name}{kind}.writing-")) for kind in ("", ".append"))
+
+
+def _below(folder: Path, names: Iterator[bytes]) -> Iterator[bytes]:
+    """Names of a list relative to the folder, absolute ones too, which are those of what lies in it."""
+    roots = {os.fsencode(root(folder)).rstrip(b"/") + b"/" for root in (os.path.abspath, os.path.realpath)}
+    for name in names:
+        if name.startswith(b"/") and not name.startswith(os.fsencode(folder).rstrip(b"/") + b"/"):
+            root = next((root for root in roots if (name + b"/").startswith(root)), None)
+            if root is None:
+                raise click.UsageError(f"{os.fsdecode(name)!r} does not lie in {folder}; names are relative to it")
+            name = name[len(root) :] or b"."
+        yield name
 
 
 def _names(path: str | None, null: bool) -> Iterator[bytes]:

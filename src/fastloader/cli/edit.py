@@ -11,6 +11,7 @@ import click
 from fastloader.cli.archives import choice_of, exclude_option, include_option, json_option, open_archive, quiet_option
 from fastloader.cli.output import count, printable, say, to_json
 from fastloader.cli.places import located, not_there, settings_of, store_options, usage_errors
+from fastloader.errors import KeyNotFoundError
 from fastloader.types import format_size, key_bytes
 
 if TYPE_CHECKING:
@@ -97,7 +98,10 @@ def _copy(
             ArchiveWriter(out, shard_size=shard_size) as writer,
             progress("copying", total, show=False if quiet else None) as advance,
         ):
-            copy_archives(opened, writer, choice, duplicates=duplicates, advance=advance)
+            copied = copy_archives(opened, writer, choice, duplicates=duplicates, advance=advance)
+            if not copied and choice.include:
+                hint = f'"fastloader find {archives[0]}" lists all'
+                raise KeyNotFoundError("nothing fits", path=archives[0], hint=hint)
     except ValueError as error:
         if type(error) is ValueError:
             raise click.UsageError(str(error)) from error

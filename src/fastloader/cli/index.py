@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from fastloader.cli.output import complain, count, printable, say, to_json
-from fastloader.cli.status import DAMAGED, message_of
-from fastloader.errors import FastLoaderError, FormatError
+from fastloader.cli.status import DAMAGED, NOT_FOUND, message_of, status_of
+from fastloader.errors import FastLoaderError, FormatError, NotFoundError
 
 
 @click.command("index")
@@ -45,7 +45,7 @@ def command(
         raise click.UsageError(f"no file fits {files[0]}")
     kind = "utix" if utix else "jsonl" if jsonl else None
     workers = jobs or 2 * (os.cpu_count() or 1)
-    failed = 0
+    statuses = [0]
     with (
         ThreadPoolExecutor(min(workers, len(paths)), "fastloader-index") as pool,
         progress("indexing", len(paths), show=False if quiet else None) as advance,
@@ -54,7 +54,7 @@ def command(
             try:
                 samples, members = future.result()
             except (FastLoaderError, OSError) as error:
-                failed += 1
+                statuses.append(NOT_FOUND if isinstance(error, NotFoundError) else status_of(error))
                 complain(message_of(error))
             else:
                 if as_json:
@@ -62,7 +62,7 @@ def command(
                 elif not quiet:
                     say(f"{printable(path)}: {count(samples, 'sample')} of {count(members, 'member')}")
             advance(1)
-    click.get_current_context().exit(DAMAGED if failed else 0)
+    click.get_current_context().exit(DAMAGED if DAMAGED in statuses else max(statuses))
 
 
 def _indexed(path: str, beside: bool, kind: str | None) -> tuple[int, int]:

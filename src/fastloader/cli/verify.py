@@ -43,6 +43,8 @@ def command(
             continue
         for field in report.not_decoded:
             complain(f"{path}: field {field.field!r}: {field}")
+        for note in () if quiet else report.notes:
+            complain(f"{note}; extract makes it with --any-links")
         if not (quiet and report.ok):
             _tell(path, report, as_json, quiet)
         sys.stdout.flush()  # the next dataset may take long
@@ -57,11 +59,12 @@ def _verify(
 ) -> Report:
     """The report; where the dataset is there but can't be opened, one that says so."""
     from fastloader.archive.checking import is_foreign, verify_archive
+    from fastloader.archive.conversion import as_named
     from fastloader.verification import Problem, Report, verify
 
     try:
         if snapshot is None and is_foreign(path):
-            return verify_archive(str(located(path, store)), False if quiet else None)
+            return verify_archive(str(located(as_named(path), store)), False if quiet else None)
         located(path, store)
         with not_there():
             return verify(
@@ -94,7 +97,7 @@ def _facts(path: str, report: Report) -> dict[str, object]:
     return {
         "path": path, "ok": report.ok, "samples": report.num_samples, "shards": report.num_shards,
         "data_bytes": report.data_bytes, "tokens": report.num_tokens,
-        "bad_samples": report.bad_samples, "problems": problems,
+        "bad_samples": report.bad_samples, "problems": problems, "notes": [str(note) for note in report.notes],
         "not_decoded": [
             {"field": field.field, "type_id": field.type_id, "message": str(field)} for field in report.not_decoded
         ],

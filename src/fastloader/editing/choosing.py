@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastloader.formats.arrow import checked
+from fastloader.formats.where import checked
 from fastloader.reader import DatasetReader
 from fastloader.types import Key, Sample
 

@@ -8,7 +8,7 @@ local assert, error, getmetatable, ipairs, next, pairs = assert, error, getmetat
 local rawequal, rawget, rawset, select, setmetatable = rawequal, rawget, rawset, select, setmetatable
 local tonumber, tostring, type, unpack = tonumber, tostring, type, unpack
 local pcall, xpcall, load, concat, floor = pcall, xpcall, load, table.concat, math.floor
-local byte, char, sub, find, format = string.byte, string.char, string.sub, string.find, string.format
+local byte, sub, format, lower, match = string.byte, string.sub, string.format, string.lower, string.match
 local traceback, sethook = debug.traceback, debug.sethook
 local resume, wrapped, create, status = coroutine.resume, coroutine.wrap, coroutine.create, coroutine.status
 local bit, ffi, jit = require("bit"), require("ffi"), require("jit")
@@ -32,7 +32,16 @@ local function passed(...)
 end
 
 local function safe_pcall(...) return passed(pcall(...)) end
-local function safe_xpcall(...) return passed(xpcall(...)) end
+
+-- The script's handler is not run once it is to end: it would be within the hook, where no other hook can stop it.
+local function safe_xpcall(body, handler, ...)
+    if type(handler) ~= "function" then error("xpcall: the handler is a function, not " .. tostring(handler), 2) end
+    return passed(xpcall(body, function(...)
+        if stopped then return STOPPED end
+        return handler(...)
+    end, ...))
+end
+
 local function safe_resume(...) return passed(resume(...)) end
 
 -- Rows ---------------------------------------------------------------------------------------------------------------
@@ -241,7 +250,7 @@ function decode(p, at, limit, depth)
     error(format("byte 0x%02x begins nothing that is understood here", kind), 0)
 end
 
--- Rows of a file of MessagePack values, read a piece at a time; of one with a JSON value a line, by Python.
+-- Rows of a file of MessagePack values, read a piece at a time.
 local function iterated(path, first)
     local data, from, at, size = first, 0, 0, host.size(path)
     return function()
@@ -250,6 +259,9 @@ local function iterated(path, first)
             local value, behind
             local fine, said = pcall(function() value, behind = decode(ffi.cast(u8p, data), at, #data, 0) end)
             if fine then
+                if value == nil then
+                    error(format("%s: byte %.0f: a nil, which would end the iteration", path, from + at), 2)
+                end
                 at = behind
                 return value
             end
@@ -264,13 +276,20 @@ local function iterated(path, first)
     end
 end
 
+-- A brace begins no MessagePack that anyone would write; any other first byte of JSON does, so that the name decides.
+local JSON_LINES = { json = true, jsonl = true, ndjson = true }
+
+local function is_lines(path, first)
+    return byte(first, 1) == 123 or JSON_LINES[match(lower(path), "%.(%w+)$") or ""]
+end
+
 local function unpacker(path)
     if type(path) ~= "string" then error("the path is a string, not " .. tostring(path), 2) end
     local first, why = host.read(path, 0, 1048576)
     if not first then error(why, 2) end
     return {
         iter = function()
-            if byte(first, 1) == 123 then
+            if is_lines(path, first) then
                 local row = host.lines(path)
                 return function()
                     local value, said = row()

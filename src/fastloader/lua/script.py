@@ -79,9 +79,12 @@ class Files:
                 number += 1
                 if line.strip():
                     try:
-                        yield json.loads(line)
+                        value = json.loads(line)
                     except ValueError as error:
                         raise LuaError(f"line {number} is no JSON: {error}", path=path) from error
+                    if value is None:
+                        raise LuaError(f"line {number} is null, which would end the iteration", path=path)
+                    yield value
 
 
 def listed(path: str, places: Places) -> list[str]:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from fastloader.archive import Archive
-from fastloader.archive.conversion import SOURCES, kind_of
+from fastloader.archive.conversion import SOURCES, as_named, kind_of
 from fastloader.archive.parts import part_of
 from fastloader.errors import FormatError
 from fastloader.formats.entries import Entry, EntryKind
@@ -144,7 +144,7 @@ def _followed(get: Any, path: bytes) -> Entry | None:
 
 def shown_at(path: str, settings: Mapping[str, Any] | None = None) -> Shown:
     """An archive to show: a ``.fld`` archive, a tar, a zip or one of Barecat, local or in a store."""
-    path = str(local_path(path) or path)
+    path = as_named(str(local_path(path) or path))
     places = Places(settings)
     kind = kind_of(path, places)
     if kind is None or kind == "folder":
@@ -152,7 +152,7 @@ def shown_at(path: str, settings: Mapping[str, Any] | None = None) -> Shown:
         raise FormatError(what, path=path, hint="a .fld archive, a tar, a zip and a Barecat archive can be mounted")
     if kind == "fld":
         return ShownArchive(Archive(path, settings))
-    source = SOURCES[kind](path, places)  # type: ignore[call-arg]
+    source = SOURCES[kind](path, places)
     try:
         entries = source.entries_apart() if isinstance(source, TarSource) else source.entries()
         return ShownEntries(entries, is_url(path))
