@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -59,14 +60,8 @@ class World:
             found[f"`quasi_random`, window {window}"] = self._simulated(layout, "quasi_random", window)
         return found
 
-    def _simulated(self, layout: Layout, order: str, window: int = 64) -> Simulation:
-        return simulate(
-            layout,
-            world_size=self.ranks,
-            batch_size=self.batch_size,
-            order=order,
-            window=window,  # type: ignore[arg-type]
-        )
+    def _simulated(self, layout: Layout, order: Any, window: int | None = None) -> Simulation:
+        return simulate(layout, world_size=self.ranks, batch_size=self.batch_size, order=order, window=window)
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from orders import in_order
 
 import fastloader as fl
 from fastloader.formats.fld.runs import as_ranges, lay_runs
@@ -71,7 +72,7 @@ def assert_same(found: dict[int, dict[str, Any]], reader: fl.DatasetReader) -> N
 @pytest.mark.parametrize("order", ["sequential", "random", "quasi_random"])
 def test_the_engines_batches_are_those_of_the_slow_path(original: Path, io: Any, order: Any) -> None:
     reader = fl.open(original)
-    with fl.DataLoader(reader, 7, order=order, window=2, io=io, seed=3) as loader:
+    with fl.DataLoader(reader, 7, **in_order(order, 2), io=io, seed=3) as loader:
         assert_same(by_number(loader), reader)
         assert_same(by_number(loader), reader)
 
@@ -108,7 +109,7 @@ def test_each_sample_reaches_just_one_rank(original: Path, order: Any) -> None:
     reader = fl.open(original)
     seen: list[int] = []
     for rank in range(3):
-        with fl.DataLoader(reader, 4, order=order, window=1, rank=rank, world_size=3) as loader:
+        with fl.DataLoader(reader, 4, **in_order(order, 1), rank=rank, world_size=3) as loader:
             seen += [n for batch in loader for n in batch["n"].tolist()]
     assert sorted(seen) == sorted(sample["n"] for sample in reader)
 

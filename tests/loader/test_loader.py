@@ -344,6 +344,20 @@ def test_arguments_of_the_wrong_type_are_told_when_they_are_given(options, messa
 
 
 @pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"window": 4}, "window=4: only order='quasi_random' has one"),
+        ({"window": 4, "order": "random"}, "window=4: only order='quasi_random' has one"),
+        ({"shuffle": False, "order": "random"}, "shuffle=False, order='random': these contradict each other"),
+        ({"shuffle": False, "order": "quasi_random"}, "shuffle=False, order='quasi_random': these contradict"),
+    ],
+)
+def test_options_that_would_have_no_effect_are_refused(options, message, reader):
+    with pytest.raises(ValueError, match=message):
+        fl.DataLoader(reader, **options)
+
+
+@pytest.mark.parametrize(
     "options",
     [
         {"batch_size": np.int64(8), "num_workers": np.uint8(2), "prefetch_factor": np.int32(2), "seed": np.uint64(3)},

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from orders import in_order
 
 import fastloader as fl
 from fastloader.formats.fld import Manifest, Shard
@@ -43,10 +44,10 @@ def url() -> str:
 @pytest.mark.parametrize(("order", "near"), [("sequential", 0.15), ("random", 0.02), ("quasi_random", 0.1)])
 def test_a_loader_asks_for_what_was_predicted(url: str, order: Any, near: float, world_size: int) -> None:
     with fl.open(url) as reader:
-        told = simulate(reader, world_size=world_size, batch_size=BATCH, order=order, window=4, seed=5)
+        told = simulate(reader, world_size=world_size, batch_size=BATCH, **in_order(order, 4), seed=5)
         for rank in (told.ranks[0], told.ranks[-1]):
             loader = fl.DataLoader(
-                reader, BATCH, order=order, window=4, seed=5, rank=rank.rank, world_size=world_size, num_workers=1,
+                reader, BATCH, **in_order(order, 4), seed=5, rank=rank.rank, world_size=world_size, num_workers=1,
                 memory_limit="70MB",
             )  # fmt: skip
             got = [len(batch["n"]) for batch in loader]
@@ -92,12 +93,12 @@ def test_ranks_together_have_every_sample_whatever_the_manifest(
     manifest = Manifest(tuple(Shard(str(i), count, size, i) for i, (count, size) in enumerate(shards)))
     layout = Layout.of_manifest(manifest, page_size=65536)
     told = simulate(
-        layout, world_size=world_size, batch_size=batch_size, order=order, window=2, cache_limit=1 if cached else None
+        layout, world_size=world_size, batch_size=batch_size, **in_order(order, 2), cache_limit=1 if cached else None
     )
     assert sum(rank.samples for rank in told.ranks) == manifest.num_samples
     for rank in told.ranks:
         one = simulate(
-            layout, world_size=world_size, batch_size=batch_size, order=order, window=2, rank=rank.rank,
+            layout, world_size=world_size, batch_size=batch_size, **in_order(order, 2), rank=rank.rank,
             cache_limit=1 if cached else None,
         )  # fmt: skip
         assert one.ranks == (rank,)
@@ -120,7 +121,7 @@ def test_pages_of_a_manifest_are_those_of_a_dataset_with_equal_samples(tmp_path:
 def test_a_long_epoch_is_told_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = Manifest(tuple(Shard(str(i), 1_000, 50_000_000, i) for i in range(40)))
     for order in ("sequential", "random", "quasi_random"):
-        options: Any = {"world_size": 2, "batch_size": 50, "order": order, "rank": 0, "window": 4}
+        options: Any = {"world_size": 2, "batch_size": 50, "rank": 0, **in_order(order, 4)}
         whole = simulate(manifest, **options)
         with monkeypatch.context() as patch:
             patch.setattr("fastloader.simulation.simulation.MOST_WALKED", 4_000)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from orders import in_order
 from tests.stores.fault_proxy import QUICK, Fault, Proxy, fault_proxy, hurry
 
 import fastloader as fl
@@ -45,7 +46,7 @@ def proxy(s3: S3Server, request: pytest.FixtureRequest, monkeypatch: pytest.Monk
 def load(dataset: str, s3: S3Server, proxy: Proxy, order: Any, **options: Any) -> fl.DataLoader:
     """A loader that reads through the proxy."""
     reader = fl.open(dataset, s3.storage_options(proxy.url, **{**QUICK, **WAY, **options}))
-    return fl.DataLoader(reader, batch_size=16, order=order, seed=3, num_workers=2, window=8)
+    return fl.DataLoader(reader, batch_size=16, **in_order(order, 8), seed=3, num_workers=2)
 
 
 def check_epoch(loader: fl.DataLoader) -> None:

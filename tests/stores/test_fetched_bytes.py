@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from orders import in_order
 from tests.stores.fault_proxy import Proxy, fault_proxy
 
 import fastloader as fl
@@ -84,7 +85,7 @@ def test_an_epoch_asks_for_what_it_needs_once(
     url: str, s3: S3Server, proxy: Proxy, order: Any, memory: str, most_requests: int, most_bytes: float
 ) -> None:
     with opened(url, s3, proxy) as reader:
-        loader = fl.DataLoader(reader, batch_size=8, order=order, window=3, memory_limit=memory, num_workers=2)
+        loader = fl.DataLoader(reader, batch_size=8, **in_order(order, 3), memory_limit=memory, num_workers=2)
         for shard in range(2):
             reader.dataset.file(shard).payloads(0)  # the tables
         proxy.requests.clear()
@@ -254,7 +255,7 @@ def test_memory_that_was_lent_is_within_the_limit_and_given_back(
     lent, there = lending(monkeypatch)
     most = 0
     with fl.open(url, s3.storage_options()) as reader:
-        loader = fl.DataLoader(reader, batch_size=4, order=order, window=2, memory_limit="24MB", num_workers=1)
+        loader = fl.DataLoader(reader, batch_size=4, **in_order(order, 2), memory_limit="24MB", num_workers=1)
         for batch in loader:
             most = max(most, sum(lent[number] for number in list(there)))
             for row in batch["data"]:
@@ -274,7 +275,7 @@ def test_what_was_used_up_is_let_go_though_there_is_memory(
 ) -> None:
     lent, there = lending(monkeypatch)
     with fl.open(url, s3.storage_options()) as reader:
-        loader = fl.DataLoader(reader, batch_size=4, order=order, window=2, memory_limit="4GB", num_workers=1)
+        loader = fl.DataLoader(reader, batch_size=4, **in_order(order, 2), memory_limit="4GB", num_workers=1)
         held = [sum(lent[number] for number in list(there)) for _ in loader]
     assert sum(lent) >= NEEDED
     assert held[-1] < sum(lent) * 0.6  # rather than all
@@ -292,6 +293,7 @@ def test_bytes_of_a_batch_outlive_those_that_were_lent(url: str, s3: S3Server) -
 SHRINKING = """
 import json, sys
 from pathlib import Path
+sys.path.append("tests")
 import fastloader as fl
 from tests.stores.test_fetched_bytes import COUNT, sample
 

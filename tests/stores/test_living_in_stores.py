@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from orders import in_order
 from two_writers import check_two_writers
 
 import fastloader as fl
@@ -48,7 +49,7 @@ def test_a_dataset_in_a_bucket_changes_and_its_snapshots_stay(options: dict[str,
     expected = {sample["n"]: sample for sample in reader}
     assert sorted(expected) == list(range(4, 40))
     for order in ("random", "quasi_random", "sequential"):
-        with fl.DataLoader(fl.open(url, options), 7, order=order, window=1) as fetching:  # type: ignore[arg-type]
+        with fl.DataLoader(fl.open(url, options), 7, **in_order(order, 1)) as fetching:  # type: ignore[arg-type]
             found = {
                 n: {name: batch[name][i] for name in reader.field_names}
                 for batch in fetching

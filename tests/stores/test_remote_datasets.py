@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from left_behind import python_threads
+from orders import in_order
 from tests.stores.fault_proxy import fault_proxy
 
 import fastloader as fl
@@ -84,7 +85,7 @@ def fresh() -> str:
 
 def batches(reader: fl.DatasetReader, order: Any, **options: Any) -> list[dict[str, Any]]:
     """An epoch."""
-    return list(fl.DataLoader(reader, batch_size=16, order=order, seed=5, num_workers=2, window=4, **options))
+    return list(fl.DataLoader(reader, batch_size=16, **in_order(order, 4), seed=5, num_workers=2, **options))
 
 
 def assert_same(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:

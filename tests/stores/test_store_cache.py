@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from orders import in_order
 from tests.stores.fault_proxy import fault_proxy
 
 import fastloader as fl
@@ -298,7 +299,7 @@ def test_a_second_epoch_asks_the_server_for_nothing(s3: S3Server, tmp_path: Path
     with fault_proxy(s3.endpoint) as proxy:
         options = s3.storage_options(proxy.url, hedge_after=60.0)  # a slow machine must not ask twice
         reader = fl.open(url, options, cache_dir=tmp_path, cache_size="100MB")
-        loader = fl.DataLoader(reader, batch_size=10, order=order, window=8)
+        loader = fl.DataLoader(reader, batch_size=10, **in_order(order, 8))
         first = sorted(bytes(data) for batch in loader for data in batch["x"])
         size = sum(shard.size for shard in reader.dataset.shards)
         fetched = sum(_span(span) for _, _, span in proxy.requests)
@@ -310,7 +311,7 @@ def test_a_second_epoch_asks_the_server_for_nothing(s3: S3Server, tmp_path: Path
         assert 0 < io["requests"] <= io["cache_misses"]  # some blocks came when the shards were opened
         assert 0 < io["fetched_bytes"] <= fetched
         warm = fl.DataLoader(
-            fl.open(url, options, cache_dir=tmp_path, cache_size="100MB"), batch_size=10, order=order, window=8
+            fl.open(url, options, cache_dir=tmp_path, cache_size="100MB"), batch_size=10, **in_order(order, 8)
         )
         assert sorted(bytes(data) for batch in warm for data in batch["x"]) == first
         assert (warm.stats()["io"]["requests"], warm.stats()["io"]["fetched_bytes"]) == (0, 0)

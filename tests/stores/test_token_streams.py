@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from http_server import web_server
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from orders import in_order
 from tests.forking import forked
 from tests.stores.fault_proxy import QUICK, Fault, Proxy, fault_proxy, hurry
 
@@ -74,7 +75,7 @@ def both(folder: Path, s3: S3Server, kind: str, seq_len: int = SEQ, **options: A
 
 
 def epoch(stream: fl.TokenStream, order: Any = "random", **options: Any) -> np.ndarray[Any, Any]:
-    loader = fl.DataLoader(stream, 64, order=order, seed=5, **{"num_workers": 2, "window": 2, **options})
+    loader = fl.DataLoader(stream, 64, **in_order(order, 2), seed=5, **{"num_workers": 2, **options})
     return np.concatenate([batch["tokens"] for batch in loader])
 
 
@@ -128,7 +129,7 @@ def test_an_epoch_asks_for_each_byte_once_in_few_requests(
     folder: Path, s3: S3Server, kind: str, order: str, most: int
 ) -> None:
     _, remote = both(folder, s3, kind)
-    loader = fl.DataLoader(remote, 16, order=order, num_workers=2, window=2)
+    loader = fl.DataLoader(remote, 16, **in_order(order, 2), num_workers=2)
     assert sum(len(batch["tokens"]) for batch in loader) == len(remote)
     io = loader.stats()["io"]
     assert io["requests"] <= most

@@ -32,7 +32,8 @@ def made() -> fl.DataLoader:
         reader = fl.open(f"s3://{task['bucket']}/fld", {"endpoint": task["endpoint"]}, **options)
     else:
         reader = fl.open(place)
-    return fl.DataLoader(reader, batch_size=BATCH, order=order, num_workers=WORKERS, window=WINDOW)  # type: ignore[arg-type]
+    window = WINDOW if order == "quasi_random" else None
+    return fl.DataLoader(reader, batch_size=BATCH, order=order, num_workers=WORKERS, window=window)  # type: ignore[arg-type]
 
 
 def epoch(loader: fl.DataLoader | None = None) -> Iterator[tuple[int, int]]:

@@ -22,7 +22,7 @@ ORDERS = ("sequential", "quasi_random", "random")
 @click.option("--world", type=click.IntRange(min=1), default=1, metavar="N", help="Ranks; 1.")
 @click.option("--batch-size", type=click.IntRange(min=1), default=256, metavar="N", help="Samples a batch; 256.")
 @click.option("--order", type=click.Choice(ORDERS), multiple=True, help="All three unless given; may be given again.")
-@click.option("--window", type=click.IntRange(min=1), default=64, metavar="N", help="Pages mixed at a time; 64.")
+@click.option("--window", type=click.IntRange(min=1), metavar="N", help="Pages mixed by quasi_random; 64.")
 @click.option("--cache", metavar="SIZE", help="Read through a cache of this size, like 50GB, and tell whether it fits.")
 @click.option("--in-store", is_flag=True, help="Take local files as if they lay in a store.")
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="This rank alone; else up to eight of them.")
@@ -33,7 +33,7 @@ ORDERS = ("sequential", "quasi_random", "random")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @store_options
 def command(
-    dataset: str, world: int, batch_size: int, order: tuple[str, ...], window: int, cache: str | None,
+    dataset: str, world: int, batch_size: int, order: tuple[str, ...], window: int | None, cache: str | None,
     in_store: bool, rank: int | None, seed: int, epoch: int, latency: float | None, bandwidth: str | None,
     as_json: bool, **store: Any,
 ) -> None:  # fmt: skip
@@ -47,6 +47,8 @@ def command(
 
     if rank is not None and rank >= world:
         raise click.UsageError(f"--rank {rank}: the ranks of a world of {world} are numbered 0 to {world - 1}")
+    if window is not None and order and "quasi_random" not in order:
+        raise click.UsageError("--window is for quasi_random alone; leave it out, or add --order quasi_random")
     with usage_errors():
         limit = None if cache is None else parse_size(cache, "--cache")
         pace = None if bandwidth is None else parse_size(bandwidth, "--bandwidth")
@@ -62,8 +64,8 @@ def command(
         raise click.UsageError("--cache is for datasets in stores; --in-store takes local files as if they were in one")
     found = [
         simulate(
-            layout, world_size=world, batch_size=batch_size, order=one, window=window, rank=rank, seed=seed,  # type: ignore[arg-type]
-            epoch=epoch, cache_limit=limit,
+            layout, world_size=world, batch_size=batch_size, order=one, rank=rank, seed=seed,  # type: ignore[arg-type]
+            window=window if one == "quasi_random" else None, epoch=epoch, cache_limit=limit,
         )
         for one in ORDERS if one in (order or ORDERS)
     ]  # fmt: skip

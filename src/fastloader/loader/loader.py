@@ -44,9 +44,10 @@ class DataLoader:
     - ``reader``: of a dataset or archive; or an expression over one that only chooses samples of it (``filter``,
       ``take``, ``skip``, ``shard``, slices), whose numbers are then ``indices``: 8 bytes each.
     - ``order``: "sequential", "random" (the default, unless ``shuffle=False``), or "quasi_random", which reads whole
-      pages and shuffles within ``window`` of them. ``indices`` restricts to some samples. ``sampler`` is an order of
-      ``fastloader.samplers``, any iterable of sample numbers, or one of torch's samplers, and decides the order by
-      itself; a batch sampler decides the batches too, whatever ``batch_size`` says, and ``drop_last`` is told to it.
+      pages and shuffles within ``window`` of them (64 unless given). ``indices`` restricts to some samples. ``sampler``
+      is an order of ``fastloader.samplers``, any iterable of sample numbers, or one of torch's samplers, and decides
+      the order by itself; a batch sampler decides the batches too, whatever ``batch_size`` says, and ``drop_last`` is
+      told to it.
     - ``fields``: which to load.
     - ``pipelines``: by field, a list of ``fastloader.ops``. Those on images, arrays and sounds run in the engine, from
       stored bytes to the finished row of the batch in one go; functions of yours run on values of any field. All are
@@ -96,7 +97,7 @@ class DataLoader:
         *,
         seed: int = 0,
         order: OrderName | None = None,
-        window: int = 64,
+        window: int | None = None,
         indices: Sequence[int] | NDArray[Any] | None = None,
         sampler: Order | BatchOrder | Iterable[int] | None = None,
         fields: Sequence[str] | None = None,

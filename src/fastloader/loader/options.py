@@ -36,6 +36,7 @@ from fastloader.pipeline import (
 )
 from fastloader.reader import DatasetReader
 from fastloader.samplers import (
+    DEFAULT_WINDOW,
     BatchOrder,
     BatchSchedule,
     FromBatches,
@@ -103,7 +104,7 @@ class LoaderOptions:
     prefetch_factor: int = 2
     seed: int = 0
     order: OrderName | None = None
-    window: int = 64
+    window: int | None = None
     indices: Sequence[int] | NDArray[Any] | None = None
     sampler: Order | BatchOrder | Iterable[int] | None = None
     fields: Sequence[str] | None = None
@@ -129,7 +130,7 @@ class LoaderOptions:
             ("num_workers", None if self.num_workers is None else arguments.threads("num_workers", self.num_workers)),
             ("prefetch_factor", whole("prefetch_factor", self.prefetch_factor, 1, 2**21)),
             ("seed", seed_of(self.seed)),
-            ("window", whole("window", self.window, 1)),
+            ("window", None if self.window is None else whole("window", self.window, 1)),
             ("shuffle", flag("shuffle", self.shuffle)),
             ("drop_last", flag("drop_last", self.drop_last)),
             ("auto_tune", flag("auto_tune", self.auto_tune)),
@@ -144,8 +145,16 @@ class LoaderOptions:
             arguments.function("collate_fn", self.collate_fn)
         if self.order is not None and self.order not in get_args(OrderName):
             raise ValueError(f"order={self.order!r}: one of {', '.join(get_args(OrderName))}")
+        if not self.shuffle and self.order in ("random", "quasi_random"):
+            raise ValueError(
+                f"shuffle=False, order={self.order!r}: these contradict each other; leave out one of the two"
+            )
         if self.on_error not in POLICIES:
             raise ValueError(f"on_error={self.on_error!r}: one of {', '.join(POLICIES)}")
+        if self.window is not None and self.order != "quasi_random":
+            raise ValueError(
+                f"window={self.window}: only order='quasi_random' has one; leave it out, or choose that order"
+            )
         check_io(self.io)
         if self.io == "uring" and not kernels.has_uring():
             raise ValueError(
@@ -309,7 +318,7 @@ class LoaderOptions:
                 dataset.warm(range(len(dataset.shards)), lambda number: dataset.file(number).pages())
             pages = Pages.of(dataset)
             chosen = pages if indices is None else pages.within(indices)
-            quasi = QuasiRandom(chosen, self.window, self.seed, lanes, run)
+            quasi = QuasiRandom(chosen, self.window or DEFAULT_WINDOW, self.seed, lanes, run)
             return quasi if indices is None else Subset(indices, len(reader), quasi)
         own: Order | None = reader.own_order(self.seed) if name == "random" and indices is None else None
         if own is not None:

@@ -66,6 +66,10 @@ def _samples_of(
     return samples, dataset.runs.rank(begin + count) - samples
 
 
+DEFAULT_WINDOW = 64
+"""Pages that are mixed, unless told otherwise."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Pages:
     """Which samples lie together: for each page its first sample and how many there are; pages of none are left out.
@@ -175,7 +179,7 @@ class QuasiRandom:
     """
 
     pages: Pages
-    window: int = 64
+    window: int = DEFAULT_WINDOW
     seed: int = 0
     lanes: int = 1
     run: int = 1

@@ -13,7 +13,7 @@ from fastloader.formats.fld import Dataset, Manifest
 from fastloader.formats.fld.dataset import OPENED_AT_ONCE
 from fastloader.loader.reading import REQUEST
 from fastloader.reader import DatasetReader
-from fastloader.samplers import Order, QuasiRandom, Schedule, Sequential, Shuffled
+from fastloader.samplers import DEFAULT_WINDOW, Order, QuasiRandom, Schedule, Sequential, Shuffled
 from fastloader.samplers.checks import whole
 from fastloader.simulation.layout import Layout, Numbers
 from fastloader.simulation.mixing import Mixing, mixing
@@ -149,7 +149,7 @@ def simulate(
     order: OrderName = "random",
     rank: int | None = None,
     seed: int = 0,
-    window: int = 64,
+    window: int | None = None,
     epoch: int = 0,
     cache_limit: int | None = None,
 ) -> Simulation:
@@ -161,6 +161,9 @@ def simulate(
     """
     if order not in get_args(OrderName):
         raise ValueError(f"order={order!r}: one of {', '.join(get_args(OrderName))}")
+    if window is not None and order != "quasi_random":
+        raise ValueError(f"window={window}: only order='quasi_random' has one; leave it out, or choose that order")
+    window = DEFAULT_WINDOW if window is None else window
     world_size, batch_size = whole("world_size", world_size, 1), whole("batch_size", batch_size, 1)
     layout = _layout_of(source)
     began = time.perf_counter()
