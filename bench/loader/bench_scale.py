@@ -4,7 +4,8 @@ In random order, each sample of a first batch lies in a block of a table that no
 the processor: the block is read and checked. A dataset of 10 thousand has a block or two. What the machine itself
 charges for that is shown by a bare memmap of the same numbers, from which as many are taken, and by a loop that reads
 as many blocks by two threads and does nothing else (bare_rows.cc): the time of the small dataset with that added is
-the least there can be on two cores.
+the least there can be on two cores. Flat is what takes at most half again as long for 10,000 times the samples;
+whoever reads an index, lists or shuffles numbers of samples takes 10,000 times as long.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from fastloader.formats.fld import Chunk, Column, FieldSpec, FldBuilder
 
 SMALL, MIDDLE, LARGE, BATCH = 10_000, 10_000_000, 100_000_000, 256
 BLOCK = 2048
+FLAT = "flat: <= 1.5"
 HERE = Path(__file__).parent
 
 
@@ -99,20 +101,20 @@ def measure(paths: dict[int, Path], order: str, bare_rows: Callable[..., float] 
         actions["reads"] = partial(reads, bare_rows, paths[LARGE], LARGE, np.random.default_rng(0))
     times = interleave(100, **actions)
 
-    def result(what: str, against: str, ours: str, other: str) -> Result:
+    def result(what: str, against: str, ours: str, other: str, goal: str = FLAT) -> Result:
         details = f"{times[ours] * 1e3:.2f} ms against {times[other] * 1e3:.2f} ms"
-        return Result(f"{what}, {order}", against, times[ours] / times[other], "flat", details)
+        return Result(f"{what}, {order}", against, times[ours] / times[other], goal, details)
 
     large = f"of {LARGE:,} samples"
     control = [
-        result(f"no loader: a bare memmap {large}", f"{size:,} samples", f"bare {LARGE}", f"bare {size}")
+        result(f"no loader: a bare memmap {large}", f"{size:,} samples", f"bare {LARGE}", f"bare {size}", "")
         for size in (SMALL, MIDDLE) if f"bare {size}" in times
     ]  # fmt: skip
     if bare_rows is not None:
         least, small = times[f"start {SMALL}"] + times["reads"], times[f"start {SMALL}"]
         details = f"{least * 1e3:.2f} ms against {small * 1e3:.2f} ms"
         what = f"the least: {SMALL:,} samples and {BATCH} bare reads {large}, {order}"
-        control.append(Result(what, f"{SMALL:,} samples", least / small, "flat", details))
+        control.append(Result(what, f"{SMALL:,} samples", least / small, "", details))
     return [
         *control,
         *(result(f"open to first batch {large}", f"{size:,} samples", f"start {LARGE}", f"start {size}")

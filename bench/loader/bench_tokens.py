@@ -2,8 +2,7 @@
 
 The memmap way draws a random start for each window, any start, then slices and stacks; or, the fastest that numpy has,
 indexes a view of all windows there are. A dataset of windows is cut when it is written, a sample a window, and an epoch
-gives each of them once. Windows at any start come from one long sample, which a reader gives as a view of the file: it
-is used as a memmap is.
+gives each of them once. Windows at any start are drawn by a ``TokenStream`` from the flat file that the memmap has.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,23 +25,21 @@ TOKENS = WINDOW * BATCH * STEPS
 
 
 def write(folder: Path) -> None:
-    """The same tokens as .npy, as samples of a window each, and as one long sample."""
+    """The same tokens as one flat file, and as samples of a window each."""
     tokens = np.random.default_rng(0).integers(0, 50_257, TOKENS, dtype=np.uint16)
-    np.save(folder / "tokens.npy", tokens)
+    tokens.tofile(folder / "tokens.bin")
     with fl.DatasetWriter(folder / "windows.fld", {"tokens": fl.NDArrayField("uint16", (WINDOW,))}) as writer:
         for window in tokens.reshape(-1, WINDOW):
             writer.write_sample({"tokens": window})
-    with fl.DatasetWriter(folder / "long.fld", {"tokens": fl.NDArrayField("uint16", (None,))}) as writer:
-        writer.write_sample({"tokens": tokens})
 
 
 def main() -> list[Result]:
     """Seconds of as many windows as there are in an epoch."""
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder))
-        mapped = np.load(Path(folder) / "tokens.npy", mmap_mode="r")
-        view = fl.open(Path(folder) / "long.fld")[0]["tokens"]
-        reader = fl.open(Path(folder) / "windows.fld")
+        mapped = np.memmap(Path(folder) / "tokens.bin", np.uint16, "r")
+        cut = fl.open(Path(folder) / "windows.fld")
+        drawn = fl.TokenStream(Path(folder) / "tokens.bin", WINDOW, dtype="uint16", windows="random")
         rng = np.random.default_rng(1)
 
         def draw(take: Callable[[NDArray[np.int64]], NDArray[np.uint16]]) -> None:
@@ -51,34 +49,31 @@ def main() -> list[Result]:
         def stacked(starts: NDArray[np.int64]) -> NDArray[np.uint16]:
             return np.stack([mapped[start : start + WINDOW] for start in starts.tolist()])
 
-        windows = {"memmap": sliding_window_view(mapped, WINDOW), "view": sliding_window_view(view, WINDOW)}
+        windows = sliding_window_view(mapped, WINDOW)
+        ours = {
+            f"{name}, {workers}": fl.DataLoader(source, BATCH, num_workers=workers, prefetch_factor=4)
+            for name, source in (("cut", cut), ("drawn", drawn)) for workers in (1, 2)
+        }  # fmt: skip
 
-        ours = {workers: fl.DataLoader(reader, BATCH, num_workers=workers, prefetch_factor=4) for workers in (1, 2)}
-
-        def load(workers: int) -> float:
-            loader = ours[workers]
+        def load(loader: fl.DataLoader) -> float:
             began = time.perf_counter()
-            for _ in loader:
-                pass
-            return time.perf_counter() - began
+            windows = sum(len(batch["tokens"]) for batch in loader)
+            took = time.perf_counter() - began
+            return took * (TOKENS // WINDOW) / windows
 
         times = interleave(
             10,
             stacked=lambda: draw(stacked),
-            memmap=lambda: draw(windows["memmap"].__getitem__),
-            view=lambda: draw(windows["view"].__getitem__),
-            one=lambda: load(1),
-            two=lambda: load(2),
+            memmap=lambda: draw(windows.__getitem__),
+            **{name: partial(load, loader) for name, loader in ours.items()},
         )
     rate = {name: TOKENS / seconds / 1e9 for name, seconds in times.items()}
 
-    def result(name: str, what: str, other: str, against: str) -> Result:
+    def result(name: str, other: str) -> Result:
+        what = {"cut": "cut side by side", "drawn": "any start"}[name.partition(",")[0]]
+        against = {"stacked": "slices, stacked", "memmap": "a view of all windows, indexed"}[other]
         details = f"billion tokens a second: {rate[other]:.2f}, here {rate[name]:.2f}"
-        return Result(f"token windows, {what}", against, times[name] / times[other], "<= 1", details)
+        what = f"token windows, {what}, {name[-1]} worker{'s' * (name[-1] != '1')}"
+        return Result(what, f"numpy memmap: {against}", times[name] / times[other], "<= 1", details)
 
-    return [
-        result("one", "one worker", "stacked", "numpy memmap: slices, stacked"),
-        result("one", "one worker", "memmap", "numpy memmap: a view of all windows, indexed"),
-        result("two", "two workers", "memmap", "numpy memmap: a view of all windows, indexed"),
-        result("view", "any start, from one long sample", "memmap", "numpy memmap: a view of all windows, indexed"),
-    ]
+    return [result(name, other) for other in ("stacked", "memmap") for name in ours]

@@ -41,10 +41,13 @@ def drop(places: Iterable[Path]) -> None:
 
 
 def forget_names(switch: Path = Path("/proc/sys/vm/drop_caches")) -> bool:
-    """Have the kernel forget folders and inodes, those of everybody; only root may. Tells whether it did."""
+    """Have the kernel forget folders and inodes, with the blocks of the disk they are made from; only root may.
+
+    They are forgotten for everybody on this machine, and so is all else it keeps of disks. Tells whether it did.
+    """
     os.sync()
     try:
-        switch.write_text("2")
+        switch.write_text("3")
     except OSError:
         return False
     return True
