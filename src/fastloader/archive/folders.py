@@ -16,9 +16,10 @@ from pathlib import Path
 
 from fastloader.archive.patterns import ALL, Choice
 from fastloader.errors import StoreError
-from fastloader.formats.entries import Entry, EntryKind, Sink, UnsafePathError, checked_path
+from fastloader.formats.entries import Entry, EntryKind, UnsafePathError, checked_path
 from fastloader.formats.extractable import leads_out
 from fastloader.formats.file_content import FileContent, Warn, pieces_of
+from fastloader.publishing import Published
 from fastloader.stores.local import explain
 from fastloader.types import key_text
 
@@ -216,7 +217,7 @@ def _run(paths: list[bytes]) -> Iterator[bytes]:
     return read()
 
 
-class FolderSink(Sink):
+class FolderSink(Published):
     """Entries put into a folder, which is made if it is not there. Nothing is ever written outside of it.
 
     Paths that lead out of it are refused, and so is a link that leads out, and an entry below a link: archives come

@@ -22,7 +22,7 @@ from fastloader.archive.content import content_of
 from fastloader.archive.encoding import ROW, Files, encode, is_archive, specs_for, without_rows
 from fastloader.archive.tree import Tree
 from fastloader.errors import FormatError, StoreError
-from fastloader.formats.entries import Entry, EntryExistsError, EntryKind, Sink, checked_path
+from fastloader.formats.entries import Entry, EntryExistsError, EntryKind, checked_path
 from fastloader.formats.file_content import FileContent, Warn
 from fastloader.formats.fld import Chunk, Dataset, Node, Removed
 from fastloader.formats.fld.builder import Payload
@@ -30,6 +30,7 @@ from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE
 from fastloader.formats.fld.remote_target import BucketTarget, ObjectTarget
 from fastloader.formats.fld.target import AppendTarget, FileTarget, FolderTarget, Target
 from fastloader.formats.times import FIRST, LAST, kept_time
+from fastloader.publishing import Published
 from fastloader.stores import ObjectPath, locate
 from fastloader.stores.local import explain
 from fastloader.types import key_text, parse_size
@@ -70,7 +71,7 @@ class _Encoded:
     shared: list[tuple[int, int, int]]
 
 
-class ArchiveWriter(Sink):
+class ArchiveWriter(Published):
     """Writes an archive; use it in a ``with`` block. Nothing appears at ``path`` before it ends.
 
     ``shard_size`` makes it a folder of shards of that many bytes of files (or "50G"). ``compression`` is "lz4", "zstd"

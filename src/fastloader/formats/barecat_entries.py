@@ -17,12 +17,13 @@ from typing import Any
 from fastloader.errors import FormatError, StoreError
 from fastloader.formats.aside import Aside
 from fastloader.formats.barecat import UNLIMITED, VERSION, opened_index, shard_path
-from fastloader.formats.entries import Entry, EntryKind, Sink
+from fastloader.formats.entries import Entry, EntryKind
 from fastloader.formats.file_content import pieces_of
 from fastloader.formats.objects import Places, open_object
 from fastloader.formats.tar_entries import placed
 from fastloader.formats.times import kept_time
 from fastloader.kernels import crc32c
+from fastloader.publishing import Published
 from fastloader.stores.local import explain
 from fastloader.types import Buffer, key_text
 
@@ -153,7 +154,7 @@ class Folders:
             parent = parent.rpartition("/")[0]
 
 
-class BarecatSink(Sink):
+class BarecatSink(Published):
     """Writes an archive of schema 0.3: ``X.barecat`` and ``X.barecat-shard-00000``, of ``shard_size`` bytes at most.
 
     Nothing of it appears before all of it is written; the index comes last.

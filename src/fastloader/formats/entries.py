@@ -10,8 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from fastloader.errors import FastLoaderError, FormatError
 from fastloader.types import Buffer, key_bytes, key_text
@@ -98,29 +97,6 @@ class EntrySink(Protocol):
         ...
 
 
-class Sink:
-    """The ``with`` block of sinks: ``close`` at its end, ``abort`` when it is left by an exception."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
-
-    def close(self) -> None:
-        """Finish and publish."""
-        raise NotImplementedError
-
-    def abort(self) -> None:
-        """Give up: nothing is published."""
-        raise NotImplementedError
-
-
 class EntryExistsError(FastLoaderError, FileExistsError):
     """An entry has a path that is taken."""
 
@@ -199,6 +175,6 @@ def copy_entries(source: EntrySource, sink: EntrySink, advance: Callable[[int], 
 
 
 __all__ = [
-    "Entry", "EntryExistsError", "EntryKind", "EntrySink", "EntrySource", "Sink", "UnsafePathError", "check_path",
+    "Entry", "EntryExistsError", "EntryKind", "EntrySink", "EntrySource", "UnsafePathError", "check_path",
     "checked_path", "copy_entries", "is_plain",
 ]  # fmt: skip

@@ -13,11 +13,12 @@ from typing import BinaryIO, Protocol
 from fastloader import kernels
 from fastloader.errors import FormatError
 from fastloader.formats.aside import Aside
-from fastloader.formats.entries import Entry, EntryKind, Sink, UnsafePathError, checked_path
+from fastloader.formats.entries import Entry, EntryKind, UnsafePathError, checked_path
 from fastloader.formats.file_content import pieces_of
 from fastloader.formats.objects import Places
 from fastloader.formats.tar import TarIndex, index_of_tar
 from fastloader.formats.tar_packed import FRAME, SEEK_MAGIC, SEEK_TABLE, gone_through, gunzipped, unzstd, with_index
+from fastloader.publishing import Published
 from fastloader.stores import MappedFile
 from fastloader.stores.urls import is_url
 from fastloader.types import Buffer, byte_view, key_bytes
@@ -219,7 +220,7 @@ def header(entry: Entry) -> bytes:
     return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
 
 
-class TarSink(Sink):
+class TarSink(Published):
     """Writes a tar; how the path ends says whether it is packed. It appears when it is whole."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -13,11 +13,12 @@ from pathlib import Path
 
 from fastloader.errors import FormatError
 from fastloader.formats.aside import Aside
-from fastloader.formats.entries import Entry, EntryKind, Sink
+from fastloader.formats.entries import Entry, EntryKind
 from fastloader.formats.file_content import pieces_of
 from fastloader.formats.objects import Object, Places, open_object
 from fastloader.formats.tar_entries import placed
 from fastloader.formats.zips import data_offsets, infos_of, readable
+from fastloader.publishing import Published
 from fastloader.types import Buffer, byte_view, key_bytes
 
 UNIX = 3
@@ -92,7 +93,7 @@ def _nanoseconds(info: zipfile.ZipInfo) -> int:
         return 0
 
 
-class ZipSink(Sink):
+class ZipSink(Published):
     """Writes a zip: deflated where that makes it smaller, times in UTC. It appears when it is whole."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

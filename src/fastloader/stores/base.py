@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from fastloader.errors import StoreError
+from fastloader.publishing import Published
 from fastloader.types import Buffer
 
 
@@ -93,26 +93,15 @@ class Store(Protocol):
         """Remove the object; no error where there is none."""
 
 
-class UploadBlock:
+class UploadBlock(Published):
     """``with`` for uploads: finished at the end, aborted by an exception."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.finish()
-        else:
-            self.abort()
+    def close(self) -> None:
+        """Publish the object."""
+        self.finish()
 
     def finish(self) -> Stat:
         """Publish the object."""
-        raise NotImplementedError
-
-    def abort(self) -> None:
-        """Leave nothing behind."""
         raise NotImplementedError
 
 

@@ -6,8 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE, Kind
 from fastloader.formats.fld.manifest import Manifest, Shard, shard_name
 from fastloader.formats.fld.target import refuse_foreign
 from fastloader.formats.tokens import NAME
+from fastloader.publishing import Published
 from fastloader.stores import Directory
 from fastloader.stores.urls import local_path
 from fastloader.types import parse_size
@@ -28,7 +28,7 @@ from fastloader.types import parse_size
 PIECE = 4 << 20
 
 
-class TokenStreamWriter:
+class TokenStreamWriter(Published):
     """Writes documents one behind the other, as one long run of tokens; use it in a ``with`` block.
 
     ``path`` becomes one file, or with ``shard_size`` (bytes of tokens) a folder of them. Nothing appears there before
@@ -158,17 +158,6 @@ class TokenStreamWriter:
             self._builder.discard()
             if self._folder is not None:
                 self._folder.discard()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):

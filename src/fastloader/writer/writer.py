@@ -11,7 +11,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, NoReturn, Protocol, Self
 
 from fastloader.errors import NotFoundError, SampleError, StoreError
@@ -21,6 +20,7 @@ from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE, REMOTE_PAGE_SIZE
 from fastloader.formats.fld.remote_target import BucketTarget, ObjectTarget
 from fastloader.formats.fld.target import AppendTarget, FileTarget, FolderTarget, Target
 from fastloader.progress import progress
+from fastloader.publishing import Published
 from fastloader.stores import ObjectPath, locate
 from fastloader.types import Key, SampleLike, key_bytes, parse_size
 from fastloader.writer.encoding import Dictionary, encode_column
@@ -54,7 +54,7 @@ class _Pending:
     dictionaries: Dictionaries
 
 
-class DatasetWriter:
+class DatasetWriter(Published):
     """Writes a dataset; use it in a ``with`` block.
 
     ``path`` becomes one file, or a folder of shards when ``shard_size`` is given: bytes of payloads a shard (of table
@@ -259,17 +259,6 @@ class DatasetWriter:
         if not self._closed:
             self._stop()
             self._target.discard()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
     def __del__(self) -> None:
         # A forked child that drops its copy must not take the parent's file away.

@@ -8,14 +8,13 @@ import os
 import warnings
 from array import array
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
 from fastloader.errors import SampleError
 from fastloader.formats.zc import metadata
 from fastloader.formats.zc.layout import DEFAULT_ALIGNMENT, HEADER, LENGTH, Header
+from fastloader.publishing import Published
 from fastloader.stores import AtomicFile
 from fastloader.types import Buffer, byte_view
 
@@ -23,7 +22,7 @@ _TOGETHER = 1 << 20
 _MAX_ALIGNMENT = 1 << 21
 
 
-class ZCWriter:
+class ZCWriter(Published):
     """Writes one shard. The same samples give the same bytes; what is not closed is never seen at ``path``.
 
     Samples begin at multiples of ``alignment`` bytes, a power of two, counted from the start of the file, so that
@@ -84,17 +83,6 @@ class ZCWriter:
         if not self._closed:
             self._closed = True
             self._file.discard()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
     def __del__(self) -> None:
         if (
