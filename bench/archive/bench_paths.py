@@ -69,9 +69,7 @@ def ask(peer: str, mode: str, folder: Path, place: Path, *more: str) -> Told:
 
 def main() -> list[Result]:
     """Interleaved rounds; what was read must be the same bytes for all."""
-    peers = ["plain", "zipped", *PEERS.wanted()]
-    for peer in ("bare", *peers):
-        PEERS.make(peer)
+    peers = ["plain", "zipped", *PEERS.chosen()]
     made: dict[tuple[str, str], list[Told]] = defaultdict(list)
     with tempfile.TemporaryDirectory(dir=os.environ.get("FASTLOADER_BENCH_DATA")) as top:
         folder = Path(top) / "files"

@@ -8,10 +8,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import environments
 from common import Result
 from contest import FRESH, compete, row
-from data import put_small, task_for
+from data import PEERS, put_small, task_for
 
 from fastloader.testing.seaweed import s3_server
 
@@ -27,7 +26,7 @@ LISTED, LISTED_LIMIT = "single objects, listed", "obstore, single objects, liste
 
 def main() -> list[Result]:
     """Interleaved rounds."""
-    peers = [peer for peer in environments.chosen() if peer in ABLE]
+    peers = [peer for peer in PEERS.chosen() if peer in ABLE]
     with tempfile.TemporaryDirectory() as folder, s3_server(Path(folder) / "s3") as s3:
         task = task_for(s3, SAMPLES)
         put_small(s3, task)

@@ -11,10 +11,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import environments
 from common import Result
 from contest import FRESH, Seen, compete, row
-from data import OWN_FORM, put_files, put_own_form, put_shards, task_for
+from data import OWN_FORM, PEERS, put_files, put_own_form, put_shards, task_for
 
 from fastloader.testing.seaweed import s3_server
 
@@ -25,7 +24,7 @@ LIMIT, SINGLE = "obstore, 8 MB objects", "obstore, a range a sample"
 
 def main() -> list[Result]:
     """Interleaved rounds."""
-    peers = environments.chosen()
+    peers = PEERS.chosen()
     with tempfile.TemporaryDirectory() as name, s3_server(Path(name) / "s3") as s3:
         folder = Path(name)
         task = task_for(s3, SAMPLES)

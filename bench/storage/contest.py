@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import environments
 from common import Result
-from data import told
+from data import PEERS, told
 
 HERE = Path(__file__).parent
 ROUNDS = int(os.environ.get("FASTLOADER_BENCH_ROUNDS", "5"))
@@ -73,10 +72,10 @@ def _run(way: Way, task: dict[str, Any], server: int) -> dict[str, Any]:
     peer, *more = way
     # Compiled modules are kept, as installed ones are: loaders import much of what they need on first use.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment["PYTHONPYCACHEPREFIX"] = str(environments.HOME / "pycache" / peer)
+    environment["PYTHONPYCACHEPREFIX"] = str(PEERS.home / "pycache" / peer)
     before = _cpu_of(server)
     with told(task) as path:
-        command = [environments.python(peer), str(HERE / "peers" / f"{peer}.py"), path, *more]
+        command = [PEERS.python(peer), str(HERE / "peers" / f"{peer}.py"), path, *more]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=120, env=environment)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     found["server"] = _cpu_of(server) - before

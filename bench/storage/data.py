@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import environments
 import numpy as np
+from peer_environments import Peers
 from peers.task import samples
 
 import fastloader as fl
@@ -22,6 +22,7 @@ from fastloader.stores import Store, open_store
 from fastloader.testing.seaweed import ACCESS, SECRET, S3Server
 
 HERE = Path(__file__).parent
+PEERS = Peers(HERE)
 SAMPLE = 101_000
 A_FILE = 80
 """Samples of an object of 8 MB."""
@@ -81,7 +82,7 @@ def put_small(s3: S3Server, task: Task) -> None:
 def put_own_form(s3: S3Server, task: Task, peer: str, folder: Path) -> None:
     """What a peer makes of the samples."""
     with told(task) as path:
-        command = [environments.python(peer), str(HERE / "peers" / f"{peer}.py"), path, "prepare", str(folder)]
+        command = [PEERS.python(peer), str(HERE / "peers" / f"{peer}.py"), path, "prepare", str(folder)]
         subprocess.run(command, check=True, timeout=600)
     store = open_store(f"s3://{BUCKET}", s3.storage_options())[0]
     for path in sorted(folder.rglob("*")):
