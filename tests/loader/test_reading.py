@@ -241,17 +241,19 @@ def test_iterators_that_wait_for_each_other_do_not_wait_for_ever(io, large):
 # What goes wrong
 
 
+@pytest.mark.parametrize("policy", ["raise", "skip", "replace"])
 @pytest.mark.parametrize("io", READ_MODES)
-def test_a_file_cut_short_under_a_running_loader_is_an_error(io, large, tmp_path):
+def test_a_file_cut_short_under_a_running_loader_is_an_error(io, policy, large, tmp_path):
     path = tmp_path / "cut.fld"
     path.write_bytes(large.read_bytes())
-    loader = fl.DataLoader(fl.open(path), 10, shuffle=False, io=io, num_workers=2, prefetch_factor=1)
+    loader = fl.DataLoader(fl.open(path), 10, shuffle=False, io=io, num_workers=2, prefetch_factor=1, on_error=policy)
     passing = iter(loader)
     next(passing)
     os.truncate(path, path.stat().st_size // 2)
-    with pytest.raises(fl.FormatError, match="became shorter") as caught:
+    with pytest.raises(fl.UnreadableError, match="became shorter") as caught:
         list(passing)
     assert caught.value.sample is not None
+    assert loader.stats()["bad_values"] == 0
     assert str(path) in str(caught.value)
 
 

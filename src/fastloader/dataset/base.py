@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fastloader.dataset.settings import Settings
 from fastloader.dataset.stats import Stats
-from fastloader.errors import ElementError, NotFoundError, StoreError
+from fastloader.errors import ElementError, NotFoundError, StoreError, UnreadableError
 from fastloader.samplers import StateError
 
 Place: TypeAlias = Any
@@ -89,9 +89,9 @@ class Run:
     def bad(self, error: Exception) -> Exception:
         """What to raise for an element that can't be had: the error, or that it is to be left out.
 
-        What a store has and does not give is never left out: the next time it might be there.
+        What a store or a file has and does not give is never left out: the next time it might be there.
         """
-        refused = isinstance(error, StoreError) and not isinstance(error, NotFoundError)
+        refused = isinstance(error, StoreError | UnreadableError) and not isinstance(error, NotFoundError)
         return Skipped(error) if self.settings.on_error == "skip" and not refused else error
 
     def call(self, step: str, number: int, function: Callable[..., Any], *arguments: Any) -> Any:

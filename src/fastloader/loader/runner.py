@@ -192,8 +192,10 @@ class Runner:
         """How many batches may be in the making. With a limit, one until it is known how large they are."""
         if self._memory_limit is None:
             return self._depth
+        if not self._maker.measured:  # the slot alone may be known already, and what functions make of it is not
+            return 1
         size = self._engine.slot_bytes + self._maker.made_bytes
-        return batches_within(self._memory_limit, self._reading, size, self._depth) if size else 1
+        return batches_within(self._memory_limit, self._reading, size, self._depth)
 
     def _tune(self, tuner: Tuner, waited: float) -> None:
         with self._lock:
