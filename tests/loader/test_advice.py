@@ -10,7 +10,7 @@ from fastloader.loader import advise
 
 FIELD = {
     "lookup": 0.0, "read": 0.0, "decode": 0.0, "blocked": 0.0, "preempted": 0.0, "python": 0.0, "transform": 0.0,
-    "stored_bytes": 1_000_000, "decoded_bytes": 1_000_000,
+    "stored_bytes": 1_000_000, "decoded_bytes": 1_000_000, "type": "IntField",
 }  # fmt: skip
 
 
@@ -39,10 +39,31 @@ def test_a_consumer_that_does_not_wait():
     assert line.startswith("consumer-bound: it waits 3% of its time")
 
 
-def test_decoding_that_keeps_all_cores_busy():
-    images = {"decode": 36.0, "stored_bytes": 10**8, "decoded_bytes": 10**9}
+@pytest.mark.parametrize(
+    ("kind", "cure"),
+    [
+        ("JPEGImageField", "store smaller images or add cores"),
+        (
+            "JPEGImageField(seekable=False)",
+            "store seekable JPEG, of which only what a crop needs is decoded, or add cores",
+        ),
+        (
+            "PNGImageField",
+            "store seekable JPEG, of which only what a crop needs is decoded, or raw images, or add cores",
+        ),
+        ("NDArrayField", "store it less compressed or add cores"),
+    ],
+)
+def test_decoding_that_keeps_all_cores_busy(kind, cure):
+    images = {"decode": 36.0, "stored_bytes": 10**8, "decoded_bytes": 10**9, "type": kind}
     (line,) = advise(stats(threads={"busy": 39.0, "idle": 0.5}, fields={"image": images}))
-    assert line == ("decode-bound: 3.9 of 4 cores busy, 92% of it with 'image'; store smaller images or add cores")
+    assert line == f"decode-bound: 3.9 of 4 cores busy, 92% of it with 'image'; {cure}"
+
+
+def test_a_seekable_jpeg_that_is_cropped_has_nothing_to_spare():
+    images = {"decode": 36.0, "type": "JPEGImageField"}
+    (line,) = advise(stats(threads={"busy": 39.0, "idle": 0.5}, fields={"image": images}))
+    assert line.endswith("with 'image'; add cores")
 
 
 def test_reading_at_its_limit_without_images():

@@ -78,11 +78,24 @@ def _decoding(stats: Mapping[str, Any]) -> str:
     slowest = _most(stats, "decode")
     told = stats["fields"][slowest]
     part = told["decode"] / threads["busy"] if threads["busy"] else 0.0
-    cure = "store smaller images or add cores" if told["decoded_bytes"] > 2 * told["stored_bytes"] else "add cores"
     return (
         f"decode-bound: {threads['busy'] / stats['running']:.1f} of {threads['cpus']} cores busy,"
-        f" {part:.0%} of it with {slowest!r}; {cure}"
+        f" {part:.0%} of it with {slowest!r}; {_cheaper(told)}add cores"
     )
+
+
+def _cheaper(told: Mapping[str, Any]) -> str:
+    """How the values of a field could be stored so that less work is left."""
+    grows = told["decoded_bytes"] > 2 * told["stored_bytes"]
+    match told["type"]:
+        case "JPEGImageField(seekable=False)":
+            return "store seekable JPEG, of which only what a crop needs is decoded, or "
+        case "PNGImageField" | "WebPImageField":
+            return "store seekable JPEG, of which only what a crop needs is decoded, or raw images, or "
+        case "JPEGImageField":
+            return "store smaller images or " if grows else ""
+        case _:
+            return "store it less compressed or " if grows else ""
 
 
 def _about_threads(threads: Mapping[str, Any], running: float) -> list[str]:

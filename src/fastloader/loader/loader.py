@@ -221,8 +221,8 @@ class DataLoader:
         - ``running``: while an epoch was under way. In it the consumer was ``waiting`` for batches, and busy with them
           for ``consumer``; its thread also spent ``planning`` on which samples come next.
         - ``python``: Python code that finished batches, of which ``transform`` and ``collate`` are the user's.
-        - ``fields``, for each: ``lookup`` and ``read``, all the time native threads spent on it, of which ``decode``
-          was work (look up, copy, check, decompress, decode), ``blocked`` waiting for bytes from disk, and
+        - ``fields``, for each: its ``type``; ``lookup`` and ``read``, all the time native threads spent on it, of which
+          ``decode`` was work (look up, copy, check, decompress, decode), ``blocked`` waiting for bytes from disk, and
           ``preempted`` waiting for a CPU; ``python`` and ``transform``; ``stored_bytes`` of files and
           ``decoded_bytes`` of batches.
         - ``threads``: ``native`` and ``python`` threads, usable ``cpus``; ``seconds`` of all native threads, of which

@@ -270,6 +270,8 @@ class Runner:
         """What was done and where the time went; ``DataLoader.stats`` describes it."""
         names = [column.name for column in self._columns]
         told = summary(self.counters, dict(zip(names, self._engine.times(), strict=True)), self._engine.usage())
+        for column in self._columns:
+            told["fields"][column.name]["type"] = column.type
         told["threads"] |= {"python": self._python_threads, "cpus": usable_cpus()}
         told["io"] |= {"mode": self._reading.mode, **self._engine.reads()}
         if self._fetcher is not None:
