@@ -68,6 +68,8 @@ class Run:
     settings: Settings = field(default_factory=Settings)
     stats: Stats = field(default_factory=Stats)
     halt: Halt = field(default_factory=Halt)
+    any_world: bool = False
+    """Whether signatures leave open into how many shards the last ``shard`` deals, and which of them this is."""
 
     def under(self, settings: Settings) -> Run:
         """The same, with settings that hold for what lies beneath."""
@@ -161,6 +163,11 @@ class Node(ABC):
     """Whether positions are those of the step beneath, so that the step may come and go between two runs."""
     opens: ClassVar[bool] = False
     """Whether it may bring in datasets that are not known beforehand."""
+
+    @property
+    def in_step(self) -> bool:
+        """Whether elements given tell how many came in: so passes over different shards keep in step."""
+        return False
 
     def parts(self) -> tuple[Node, ...]:
         """The steps it draws from."""
