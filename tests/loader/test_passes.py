@@ -272,6 +272,17 @@ def test_a_function_that_fails_on_whole_batches_alone_is_an_error(policy, path):
     assert caught.value.sample is None
 
 
+@pytest.mark.parametrize("policy", ["raise", "skip", "replace"])
+@pytest.mark.parametrize("what", CALLABLES)
+def test_memory_that_is_not_there_is_the_fault_of_no_sample(what, policy, path):
+    def fail(value):
+        raise MemoryError("all of it is taken")
+
+    functions = {"transforms": {"n": fail}} if what == "transform" else {"collate_fn": fail}
+    with pytest.raises(MemoryError, match="all of it is taken"):
+        list(fl.DataLoader(fl.open(path), 10, on_error=policy, **functions))
+
+
 def test_nothing_can_be_missing_of_what_a_function_makes(path):
     loader = fl.DataLoader(fl.open(path), 10, on_error="replace", **CALLABLES["transform"])
     with pytest.raises(fl.DecodeError, match="the transform failed"):

@@ -227,7 +227,8 @@ class DataLoader:
           ``decoded_bytes`` of batches.
         - ``threads``: ``native`` and ``python`` threads, usable ``cpus``; ``seconds`` of all native threads, of which
           they were ``busy``, ``blocked``, ``preempted`` or ``idle``; ``most_in_one_batch`` at a time.
-        - ``io``: the ``mode`` of reading, stored ``bytes`` of batches, seconds that batches or threads were ``waiting``
+        - ``io``: the ``mode`` of reading, the ``window`` of pages that the order goes through at a time and whole (0:
+          samples lie here and there), stored ``bytes`` of batches, seconds that batches or threads were ``waiting``
           for them, ``major_faults``. Where they are read ahead: ``reads`` and ``read_bytes``, of which payloads are
           ``payload_bytes``; ``batches_in_memory``, which needed none; payloads ``given_up`` to the mapping for want of
           memory. Of objects in a store: ``requests`` and ``fetched_bytes`` of the server, how many may be

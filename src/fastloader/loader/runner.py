@@ -273,7 +273,7 @@ class Runner:
         for column in self._columns:
             told["fields"][column.name]["type"] = column.type
         told["threads"] |= {"python": self._python_threads, "cpus": usable_cpus()}
-        told["io"] |= {"mode": self._reading.mode, **self._engine.reads()}
+        told["io"] |= {"mode": self._reading.mode, "window": self._reading.window, **self._engine.reads()}
         if self._fetcher is not None:
             told["io"] |= self._fetcher.stats()
         told["slots"] = self._engine.slots_made
