@@ -4,6 +4,8 @@ import contextlib
 import gc
 import json
 import os
+import subprocess
+import sys
 import threading
 from itertools import pairwise
 
@@ -158,6 +160,43 @@ def test_bytes_on_disk_are_read(cold, tmp_path):
     loader = fl.DataLoader(fl.open(path), 16, io="auto", fields=["x"])
     next(iter(loader))
     assert loader.stats()["io"]["reads"] > 0
+
+
+REFUSED = """
+import ctypes, errno, os, struct, sys
+setup, allow, refuse = 425, 0x7FFF0000, 0x00050000 | errno.EPERM  # io_uring_setup has this number on every system
+filters = b"".join(struct.pack("HBBI", *one) for one in (
+    (0x20, 0, 0, 0), (0x15, 0, 1, setup), (0x06, 0, 0, refuse), (0x06, 0, 0, allow),
+))
+memory = ctypes.create_string_buffer(filters)
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", 4, ctypes.addressof(memory)))
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, program, 0, 0):
+    sys.exit("no seccomp: " + errno.errorcode[ctypes.get_errno()])
+
+import fastloader as fl
+from fastloader import kernels
+from fastloader.loader import reading
+from fastloader.loader.resources import Memory
+assert not kernels.has_uring()
+reading.resources.memory = lambda: Memory(0, 1)
+reader = fl.open(sys.argv[1])
+with open(sys.argv[1], "rb") as file:
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+loader = fl.DataLoader(reader, 16, seed=3, io="auto")
+for batch in loader:
+    for i, x in zip(batch["i"].tolist(), batch["x"]):
+        assert x == reader[i]["x"]
+print(loader.stats()["io"]["mode"], loader.stats()["samples"])
+"""
+
+
+def test_where_io_uring_is_refused_threads_read(large):
+    """As a container's sandbox does it: the kernel has it, and says no."""
+    done = subprocess.run([sys.executable, "-c", REFUSED, str(large)], capture_output=True, text=True, timeout=300)
+    if "no seccomp" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.stdout.split() == ["automatic", "1500"], done.stderr
 
 
 def test_a_dataset_that_fits_is_brought_into_the_page_cache(large, monkeypatch):
