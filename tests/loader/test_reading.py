@@ -187,7 +187,7 @@ loader = fl.DataLoader(reader, 16, seed=3, io="auto")
 for batch in loader:
     for i, x in zip(batch["i"].tolist(), batch["x"]):
         assert x == reader[i]["x"]
-print(loader.stats()["io"]["mode"], loader.stats()["samples"])
+print(loader.stats()["io"]["mode"], loader.stats()["io"]["by"], loader.stats()["samples"])
 """
 
 
@@ -196,7 +196,16 @@ def test_where_io_uring_is_refused_threads_read(large):
     done = subprocess.run([sys.executable, "-c", REFUSED, str(large)], capture_output=True, text=True, timeout=300)
     if "no seccomp" in done.stderr:
         pytest.skip(done.stderr)
-    assert done.stdout.split() == ["automatic", "1500"], done.stderr
+    assert done.stdout.split() == ["automatic", "pread", "1500"], done.stderr
+
+
+@pytest.mark.parametrize("io", READ_MODES)
+def test_who_reads_is_told(io, large):
+    loader = fl.DataLoader(fl.open(large), 16, io=io)
+    assert loader.stats()["io"]["by"] is None
+    list(loader)
+    assert loader.stats()["io"]["by"] == io
+    assert "by" not in fl.DataLoader(fl.open(large), io="mmap").stats()["io"]
 
 
 def test_a_dataset_that_fits_is_brought_into_the_page_cache(large, monkeypatch):
