@@ -22,6 +22,7 @@ EXAMPLES = [
     ("error", "builtin"),
     [
         (fl.FormatError, ValueError), (fl.ChecksumError, ValueError), (fl.UnknownTypeError, ValueError),
+        (fl.UnreadableError, ValueError),
         (fl.DecodeError, ValueError), (fl.SampleError, ValueError), (fl.StoreError, OSError),
         (fl.KeyNotFoundError, KeyError), (fl.ShapeError, ValueError),
     ],

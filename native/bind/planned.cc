@@ -53,6 +53,7 @@ PyType_Slot range_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(range_buf
 
 nb::dict told(const fl::ReadCounts& counts) {
     nb::dict said;
+    said["by"] = counts.by.load();
     said["reads"] = counts.reads.load();
     said["read_bytes"] = counts.bytes.load();
     said["payload_bytes"] = counts.asked.load();

@@ -120,7 +120,10 @@ void bind_tables(nb::module_& m) {
         .def_prop_ro("blocks", [](const BoundTable& t) { return t.table.blocks(); })
         .def("row", [](const BoundTable& t, std::uint64_t row, std::uint64_t count) {
             const auto bytes = t.table.at(row, count);
-            return nb::bytes(bytes.data(), bytes.size());
+            nb::bytes copied(nullptr, bytes.size());  // filled under a guard: the file may have become shorter
+            auto* const out = PyBytes_AS_STRING(copied.ptr());
+            fl::guarded([&] { std::memcpy(out, bytes.data(), bytes.size()); });
+            return copied;
         }, "row"_a, "count"_a = 1)
         .def("check", [](const BoundTable& t, std::size_t begin, std::size_t end) {
             std::vector<std::tuple<std::size_t, std::uint32_t, std::uint32_t>> bad;

@@ -69,6 +69,7 @@ struct ReadCounts {
     std::atomic<std::uint64_t> found{0};    // blocks of a cache that were there from before
     std::atomic<std::uint64_t> given_up{0};  // ranges left to the mapping for want of memory or of the file
     std::atomic<std::uint64_t> waiting{0};  // nanoseconds from asking to having, summed over batches
+    std::atomic<const char*> by{nullptr};   // who reads: not always who was asked for; null before the first read
 };
 
 class ReadAhead {

@@ -104,17 +104,15 @@ bool ReadAhead::open_queue() {
             queue_ = make_pread_pool(kPopulating, [](std::span<Read* const> reads) {
                 for (const auto* read : reads) delete read;
             });
-            return true;
-        }
-        const auto done = [this](std::span<Read* const> reads) { finished(reads); };
-        if (is_remote()) {
+        } else if (const auto done = [this](std::span<Read* const> reads) { finished(reads); }; is_remote()) {
             queue_ = remote_.open(done);
-            return true;
+        } else {
+            arena_ = std::make_unique<Arena>(options_.memory);
+            if (options_.mode != ReadMode::pread)
+                queue_ = make_uring(options_.depth, {arena_->data(), arena_->capacity()}, done);
+            if (!queue_) queue_ = make_pread_pool(options_.threads, done);
         }
-        arena_ = std::make_unique<Arena>(options_.memory);
-        if (options_.mode != ReadMode::pread)
-            queue_ = make_uring(options_.depth, {arena_->data(), arena_->capacity()}, done);
-        if (!queue_) queue_ = make_pread_pool(options_.threads, done);
+        counts_.by = queue_->name();
     } catch (const std::exception&) {
         hopeless_ = true;
     }

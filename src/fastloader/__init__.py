@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         ShapeError,
         StoreError,
         UnknownTypeError,
+        UnreadableError,
     )
     from fastloader.fields import (
         AudioCompressedField,
@@ -91,8 +92,8 @@ __all__ = [
     "PNGImageField", "Packed", "PackedTextField", "Pad", "PassError", "PayloadBatch", "RawImageField", "RowDecoder",
     "RowFunction", "SampleError", "ShapeError", "Snapshot", "SpectrogramField", "StateError", "StoreError",
     "TextField", "ThreadingOptions", "TokenStream", "TokenStreamWriter", "TokenizedTextField", "TokenizerError",
-    "TypeId", "UnknownTypeError", "Video", "VideoCompressedField", "VideoFramesField", "WebPImageField",
-    "concatenate", "decode_image", "edit", "open", "ops", "pack", "register_type", "verify",
+    "TypeId", "UnknownTypeError", "UnreadableError", "Video", "VideoCompressedField", "VideoFramesField",
+    "WebPImageField", "concatenate", "decode_image", "edit", "open", "ops", "pack", "register_type", "verify",
 ]  # fmt: skip
 
 _MODULES = {
@@ -101,7 +102,8 @@ _MODULES = {
     "editing": "DatasetEditor Snapshot edit",
     "errors": (
         "ChecksumError DecodeError ElementError FastLoaderError FormatError KeyNotFoundError MissingExtraError "
-        "MissingLibraryError NotFoundError OperationError PassError SampleError ShapeError StoreError UnknownTypeError"
+        "MissingLibraryError NotFoundError OperationError PassError SampleError ShapeError StoreError UnknownTypeError "
+        "UnreadableError"
     ),
     "fields": (
         "AudioCompressedField AudioTokensField AudioWaveformField BatchDecoder BoxesField BytesField Decoder "

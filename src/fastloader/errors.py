@@ -68,6 +68,13 @@ class UnknownTypeError(FormatError):
     """A field's type id has no class registered for it."""
 
 
+class UnreadableError(FormatError):
+    """A file does not give bytes that it had when it was opened: it became shorter meanwhile, or the disk failed.
+
+    No policy leaves such a sample out: the next time it might be there, and the batches would be others.
+    """
+
+
 class DecodeError(FormatError):
     """A payload is intact but does not decode (it was stored broken, or by a field with a bug)."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -189,3 +191,36 @@ def test_calls_that_move_to_threads_leave_the_block(after, path, read):
     cursor._width = cursor._calls._width = Fixed(2)
     assert found + list(iterator) == wanted
     assert sorted(read["alone"]) == list(range(after, COUNT))
+
+
+CUT = """
+import os, sys
+import fastloader as fl
+how, path = sys.argv[1:]
+reader = fl.open(path)
+steps = {
+    "samples": lambda: (reader[i % 4] for i in range(10**6)),
+    "one by one": lambda: iter(reader.map(dict).options(on_error="skip")),
+    "in threads": lambda: iter(reader.map(dict, 2).options(on_error="skip")),
+    "batches by Python": lambda: iter(reader.map(dict).batch(4).options(on_error="skip")),
+    "native batches": lambda: iter(reader.batch(4).options(on_error="skip")),
+}[how]()
+next(steps)
+os.truncate(path, 4096)
+try:
+    for _ in steps:
+        pass
+    print("the end")
+except fl.UnreadableError as error:
+    print("told:", error)
+"""
+
+
+@pytest.mark.parametrize("how", ["samples", "one by one", "in threads", "batches by Python", "native batches"])
+def test_a_file_that_becomes_shorter_is_an_error_and_not_the_end_of_the_program(how, tmp_path):
+    target = tmp_path / "x.fld"
+    with fl.DatasetWriter(target, {"n": fl.IntField(), "b": fl.BytesField()}) as writer:
+        writer.write_many({"n": i, "b": bytes(3000)} for i in range(2000))
+    done = subprocess.run([sys.executable, "-c", CUT, how, str(target)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "became shorter while it was read" in done.stdout

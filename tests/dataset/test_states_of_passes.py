@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+from itertools import islice
 
 import pytest
 from expression_model import drawn, plain, tagged
@@ -206,3 +207,70 @@ def test_a_strict_zip_wants_equal_lengths(second):
         with pytest.raises(ValueError, match=r"zip\(strict=True\)"):
             list(one.zip(two, strict=True))
         assert len(list(one.zip(two))) == min(len(list(one)), 4)
+
+
+# Other numbers of ranks
+
+
+def mixture(style):
+    numbers = fl.Dataset.range(90) if style == "map" else fl.Dataset.from_iterable(range(90))
+    other = fl.Dataset.range(1000, 1060).filter(wanted, ahead=style == "map").shuffle(7, seed=2)
+    third = fl.Dataset.range(2000, 2020).flat_map(lambda n: [n] * (n % 3)).enumerate()
+    return fl.Dataset.mix(numbers, other, third, weights=[3, 2, 1], seed=4, stop="all")
+
+
+def wanted(number):
+    return number % 5 > 0
+
+
+def dealt(style, world, rank, remainder="uneven", size=3):
+    whole = mixture(style).shard(world, rank, remainder)
+    return whole.map(str, 2).batch(size, collate_fn=list).prefetch(2)
+
+
+@pytest.mark.parametrize("style", ["map", "iterable"])
+@pytest.mark.parametrize("world", range(1, 17))
+def test_the_rest_of_a_mixture_is_dealt_to_any_number_of_ranks(style, world):
+    expected = [str(element) for element in mixture(style)]
+    for steps, others in ((1, (1, world + 1)), (2, (7, 16))):
+        state, given = None, []
+        for ranks, some in ((world, steps), (others[0], 1), (others[1], None)):
+            passes = [dealt(style, ranks, rank).iterate(state=state) for rank in range(ranks)]
+            given += [n for one in passes for batch in islice(one, some) for n in batch]
+            if some is not None:
+                (saved,) = {json.dumps(one.state_dict()) for one in passes}
+                assert len(saved) < 500
+                state = json.loads(saved)
+        assert sorted(given) == sorted(expected)
+
+
+def test_ranks_stay_equal_when_the_rest_is_dealt_anew():
+    first = [dealt("map", 4, rank, "drop", 1).iterate() for rank in range(4)]
+    given = [n for one in first for batch in islice(one, 5) for n in batch]
+    (state,) = {json.dumps(one.state_dict()) for one in first}
+    rest = [list(dealt("map", 3, rank, "drop", 1).iterate(state=json.loads(state))) for rank in range(3)]
+    assert len({len(one) for one in rest}) == 1
+    given += [n for one in rest for batch in one for n in batch]
+    everything = [str(element) for element in mixture("map")]
+    assert len(everything) - 3 < len(given) == len(set(given) & set(everything))
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        lambda d: d.filter(bool),
+        lambda d: d.shuffle(4, seed=1),
+        lambda d: d.flat_map(lambda n: [n] * 2),
+        lambda d: d.repeat(2),
+        lambda d: d.map(str).options(on_error="skip"),
+        lambda d: d.shard(2, 1),
+    ],
+)
+def test_where_ranks_do_not_keep_in_step_a_state_is_that_of_its_rank(behind):
+    stream = fl.Dataset.from_iterable(range(40))
+    steps = behind(stream.shard(2, 0)).iterate()
+    next(steps)
+    for other in (stream.shard(2, 1), stream.shard(3, 0)):
+        with pytest.raises(fl.StateError, match=r"shard\(2, 0\)"):
+            behind(other).iterate(state=steps.state_dict())
+    assert list(behind(stream.shard(2, 0)).iterate(state=steps.state_dict())) == list(steps)

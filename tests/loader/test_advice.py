@@ -10,7 +10,7 @@ from fastloader.loader import advise
 
 FIELD = {
     "lookup": 0.0, "read": 0.0, "decode": 0.0, "blocked": 0.0, "preempted": 0.0, "python": 0.0, "transform": 0.0,
-    "stored_bytes": 1_000_000, "decoded_bytes": 1_000_000,
+    "stored_bytes": 1_000_000, "decoded_bytes": 1_000_000, "type": "IntField",
 }  # fmt: skip
 
 
@@ -25,7 +25,8 @@ def stats(**changes: Any) -> dict[str, Any]:
         fields[name] |= told
     return {
         "batches": 100, "samples": 3200, "running": 10.0, "waiting": 9.0, "consumer": 0.5, "planning": 0.1,
-        "python": 0.2, "transform": 0.0, "collate": 0.0, "ahead": 8, "io": {"mode": "mmap", "bytes": 500_000_000},
+        "python": 0.2, "transform": 0.0, "collate": 0.0, "ahead": 8,
+        "io": {"mode": "mmap", "window": 0, "bytes": 500_000_000},
         "threads": threads, "fields": fields,
     } | changes  # fmt: skip
 
@@ -39,10 +40,31 @@ def test_a_consumer_that_does_not_wait():
     assert line.startswith("consumer-bound: it waits 3% of its time")
 
 
-def test_decoding_that_keeps_all_cores_busy():
-    images = {"decode": 36.0, "stored_bytes": 10**8, "decoded_bytes": 10**9}
+@pytest.mark.parametrize(
+    ("kind", "cure"),
+    [
+        ("JPEGImageField", "store smaller images or add cores"),
+        (
+            "JPEGImageField(seekable=False)",
+            "store seekable JPEG, of which only what a crop needs is decoded, or add cores",
+        ),
+        (
+            "PNGImageField",
+            "store seekable JPEG, of which only what a crop needs is decoded, or raw images, or add cores",
+        ),
+        ("NDArrayField", "store it less compressed or add cores"),
+    ],
+)
+def test_decoding_that_keeps_all_cores_busy(kind, cure):
+    images = {"decode": 36.0, "stored_bytes": 10**8, "decoded_bytes": 10**9, "type": kind}
     (line,) = advise(stats(threads={"busy": 39.0, "idle": 0.5}, fields={"image": images}))
-    assert line == ("decode-bound: 3.9 of 4 cores busy, 92% of it with 'image'; store smaller images or add cores")
+    assert line == f"decode-bound: 3.9 of 4 cores busy, 92% of it with 'image'; {cure}"
+
+
+def test_a_seekable_jpeg_that_is_cropped_has_nothing_to_spare():
+    images = {"decode": 36.0, "type": "JPEGImageField"}
+    (line,) = advise(stats(threads={"busy": 39.0, "idle": 0.5}, fields={"image": images}))
+    assert line.endswith("with 'image'; add cores")
 
 
 def test_reading_at_its_limit_without_images():
@@ -82,6 +104,15 @@ def test_python_that_never_rests(changes, what):
     assert line.startswith(f"Python-bound: Python code runs 90% of the time, mostly {what}")
 
 
+def test_python_that_leaves_the_loop_no_time_to_wait():
+    parts = {"python": 5.0, "fields": {"label": {"python": 4.0}}}
+    (line,) = advise(stats(waiting=0.6, consumer=0.4, planning=3.0, **parts))
+    assert line.startswith("Python-bound: Python code runs 50% of the time, mostly decoding 'label' (40.0 ms a batch)")
+    assert 'pad="ragged"' in line
+    (line,) = advise(stats(waiting=0.6, consumer=0.4, planning=3.0, threads={"python": 2}, **parts))
+    assert line.startswith("planning-bound")
+
+
 def test_batches_too_small_to_plan():
     (line,) = advise(stats(planning=5.0, waiting=4.0))
     assert line.startswith("planning-bound: choosing samples takes 50% of the time at 32 samples a batch")
@@ -96,19 +127,21 @@ def test_nothing_at_its_limit():
 
 
 def test_a_disk_that_gives_small_pieces_one_by_one():
-    io = {"mode": "uring", "bytes": 0, "reads": 200_000, "read_bytes": 819_200_000, "waiting": 30.0}
+    io = {"mode": "uring", "window": 0, "bytes": 0, "reads": 200_000, "read_bytes": 819_200_000, "waiting": 30.0}
     (line,) = advise(stats(io=io, threads={"busy": 2.0, "idle": 38.0}))
     assert line.startswith("I/O-bound: 20,000 reads/s of 4 kB, 81.9 MB/s, and batches wait for them")
     assert 'use order="quasi_random", a faster disk' in line
+    (line,) = advise(stats(io=io | {"window": 64}, threads={"busy": 2.0, "idle": 38.0}))
+    assert "lack work; use a faster disk" in line
 
 
 def test_a_disk_that_gives_large_pieces():
-    io = {"mode": "uring", "bytes": 0, "reads": 1000, "read_bytes": 2_000_000_000, "waiting": 30.0}
+    io = {"mode": "uring", "window": 0, "bytes": 0, "reads": 1000, "read_bytes": 2_000_000_000, "waiting": 30.0}
     (line,) = advise(stats(io=io, threads={"busy": 2.0, "idle": 38.0}))
     assert "use a faster disk" in line
 
 
 def test_a_store_that_is_far_away():
-    io = {"mode": "remote", "bytes": 10**8, "waiting": 9.9, "reads": 100, "read_bytes": 4 * 10**8}
+    io = {"mode": "remote", "window": 0, "bytes": 10**8, "waiting": 9.9, "reads": 100, "read_bytes": 4 * 10**8}
     (line,) = advise(stats(io=io, threads={"busy": 1.0, "idle": 39.0}))
     assert "use a machine nearer to the store" in line

@@ -6,6 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -214,6 +217,46 @@ def test_what_a_function_fails_on_is_skipped(what, workers, path):
     assert loader.digest() == EpochDigest(0).add(expected)
 
 
+@pytest.mark.parametrize("workers", [0, 1, 3])
+@pytest.mark.parametrize("what", CALLABLES)
+def test_others_stand_in_for_a_batch_that_a_function_fails_on_altogether(what, workers, path):
+    options = {"shuffle": False, "num_workers": workers, "on_error": "skip", **CALLABLES[what]}
+    expected = [i + (i in BAD) for i in range(COUNT)]
+    loader = fl.DataLoader(fl.open(path), 1, **options)
+    assert [n - 1000 for (n,) in numbers(loader)] == expected
+    assert sorted(bad["sample"] for bad in loader.stats()["bad"]) == [*BAD]
+    assert loader.digest() == EpochDigest(0).add(expected)
+    for step in (4, 5, 17):  # before, behind and within what was skipped
+        loader.set_epoch(0)
+        passing = iter(loader)
+        for _ in range(step):
+            next(passing)
+        again = fl.DataLoader(fl.open(path), 1, **options)
+        again.load_state_dict(loader.state_dict())
+        assert [n - 1000 for (n,) in numbers(again)] == expected[step:]
+
+
+def test_what_stands_in_is_tried_sample_by_sample_too(path):
+    bad = [*range(4), 5, 9]  # the first batch altogether; some of the next two, and one stands in with them
+    loader = fl.DataLoader(
+        fl.open(path), 4, shuffle=False, num_workers=0, on_error="skip", transforms={"n": partial(refuse, bad)}
+    )
+    assert numbers(loader)[:3] == [[4, 6, 6, 7], [4, 6, 6, 7], [8, 10, 10, 11]]
+    assert sorted(one["sample"] for one in loader.stats()["bad"]) == bad
+
+
+def test_a_function_that_fails_on_every_sample_is_an_error_even_when_skipping(path):
+    transforms = {"n": partial(refuse, range(COUNT))}
+    with pytest.raises(fl.DecodeError, match="sample 0, field 'n': the transform failed: ValueError: refused"):
+        list(fl.DataLoader(fl.open(path), 4, shuffle=False, on_error="skip", transforms=transforms))
+
+
+def refuse(bad, value):
+    if np.isin(value, list(bad)).any():
+        raise ValueError("refused")
+    return value
+
+
 @pytest.mark.parametrize("policy", ["raise", "skip", "replace"])
 def test_a_function_that_fails_on_whole_batches_alone_is_an_error(policy, path):
     def fail(value):
@@ -227,6 +270,17 @@ def test_a_function_that_fails_on_whole_batches_alone_is_an_error(policy, path):
     ) as caught:
         list(loader)
     assert caught.value.sample is None
+
+
+@pytest.mark.parametrize("policy", ["raise", "skip", "replace"])
+@pytest.mark.parametrize("what", CALLABLES)
+def test_memory_that_is_not_there_is_the_fault_of_no_sample(what, policy, path):
+    def fail(value):
+        raise MemoryError("all of it is taken")
+
+    functions = {"transforms": {"n": fail}} if what == "transform" else {"collate_fn": fail}
+    with pytest.raises(MemoryError, match="all of it is taken"):
+        list(fl.DataLoader(fl.open(path), 10, on_error=policy, **functions))
 
 
 def test_nothing_can_be_missing_of_what_a_function_makes(path):
@@ -247,6 +301,39 @@ def test_what_functions_make_counts_for_the_limit(tmp_path):
         return loader.stats()["slots"]
 
     assert slots(transforms={"x": lambda x: x.astype(np.float64)}) < slots(transforms={"x": lambda x: x})
+
+
+class Dawdling:
+    """In order, and slow to tell what comes second: the first batch is read by then, and not yet transformed."""
+
+    def __len__(self):
+        return 160
+
+    def samples(self, epoch, first, count):
+        if first == 8:
+            time.sleep(0.1)
+        return np.arange(first, first + count)
+
+
+def test_no_batch_is_made_ahead_before_it_is_known_what_functions_make_of_them(tmp_path):
+    with fl.DatasetWriter(tmp_path / "x.fld", {"x": fl.NDArrayField("uint8", (1 << 16,))}) as writer:
+        writer.write_many({"x": np.full(1 << 16, i, np.uint8)} for i in range(160))
+    lock, now, most = threading.Lock(), 0, 0
+
+    def enlarge(x):
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.2)
+        with lock:
+            now -= 1
+        return x.astype(np.float64)  # 4 MiB
+
+    options = {"sampler": Dawdling(), "num_workers": 4, "prefetch_factor": 4, "transforms": {"x": enlarge}}
+    loader = fl.DataLoader(fl.open(tmp_path / "x.fld"), 8, memory_limit="10MB", **options)
+    list(map(len, loader))
+    assert most <= 2  # the one being waited for, and the next
 
 
 def test_bytes_made_in_python_are_counted_once(path):

@@ -4,6 +4,8 @@ import contextlib
 import gc
 import json
 import os
+import subprocess
+import sys
 import threading
 from itertools import pairwise
 
@@ -160,6 +162,52 @@ def test_bytes_on_disk_are_read(cold, tmp_path):
     assert loader.stats()["io"]["reads"] > 0
 
 
+REFUSED = """
+import ctypes, errno, struct, sys
+setup, allow, refuse = 425, 0x7FFF0000, 0x00050000 | errno.EPERM  # io_uring_setup has this number on every system
+filters = b"".join(struct.pack("HBBI", *one) for one in (
+    (0x20, 0, 0, 0), (0x15, 0, 1, setup), (0x06, 0, 0, refuse), (0x06, 0, 0, allow),
+))
+memory = ctypes.create_string_buffer(filters)
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", 4, ctypes.addressof(memory)))
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, program, 0, 0):
+    sys.exit("no seccomp: " + errno.errorcode[ctypes.get_errno()])
+
+import fastloader as fl
+from fastloader import kernels
+from fastloader.loader import options, reading
+from fastloader.loader.resources import Memory
+assert not kernels.has_uring()
+reading.resources.memory = lambda: Memory(0, 1)
+options.kernels.has_uring = lambda: True  # as if it were refused later, when there are too many rings
+reader = fl.open(sys.argv[1])
+for io in ("auto", "uring"):
+    loader = fl.DataLoader(reader, 16, seed=3, io=io)
+    for batch in loader:
+        for i, x in zip(batch["i"].tolist(), batch["x"]):
+            assert x == reader[i]["x"]
+print(loader.stats()["io"]["by"], loader.stats()["samples"])
+"""
+
+
+def test_where_io_uring_is_refused_threads_read(large):
+    """As a container's sandbox does it: the kernel has it, and says no."""
+    done = subprocess.run([sys.executable, "-c", REFUSED, str(large)], capture_output=True, text=True, timeout=300)
+    if "no seccomp" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.stdout.split() == ["pread", "1500"], done.stderr
+
+
+@pytest.mark.parametrize("io", READ_MODES)
+def test_who_reads_is_told(io, large):
+    loader = fl.DataLoader(fl.open(large), 16, io=io)
+    assert loader.stats()["io"]["by"] is None
+    list(loader)
+    assert loader.stats()["io"]["by"] == io
+    assert "by" not in fl.DataLoader(fl.open(large), io="mmap").stats()["io"]
+
+
 def test_a_dataset_that_fits_is_brought_into_the_page_cache(large, monkeypatch):
     monkeypatch.setattr(reading, "SMALL", 0)
     loader = fl.DataLoader(fl.open(large), 16, io="auto", fields=["x"])
@@ -241,17 +289,19 @@ def test_iterators_that_wait_for_each_other_do_not_wait_for_ever(io, large):
 # What goes wrong
 
 
+@pytest.mark.parametrize("policy", ["raise", "skip", "replace"])
 @pytest.mark.parametrize("io", READ_MODES)
-def test_a_file_cut_short_under_a_running_loader_is_an_error(io, large, tmp_path):
+def test_a_file_cut_short_under_a_running_loader_is_an_error(io, policy, large, tmp_path):
     path = tmp_path / "cut.fld"
     path.write_bytes(large.read_bytes())
-    loader = fl.DataLoader(fl.open(path), 10, shuffle=False, io=io, num_workers=2, prefetch_factor=1)
+    loader = fl.DataLoader(fl.open(path), 10, shuffle=False, io=io, num_workers=2, prefetch_factor=1, on_error=policy)
     passing = iter(loader)
     next(passing)
     os.truncate(path, path.stat().st_size // 2)
-    with pytest.raises(fl.FormatError, match="became shorter") as caught:
+    with pytest.raises(fl.UnreadableError, match="became shorter") as caught:
         list(passing)
     assert caught.value.sample is not None
+    assert loader.stats()["bad_values"] == 0
     assert str(path) in str(caught.value)
 
 

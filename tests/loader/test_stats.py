@@ -66,6 +66,27 @@ def test_bytes_are_counted_by_field(path):
     assert stats["io"]["bytes"] == sum(told["stored_bytes"] for told in fields.values())
 
 
+def test_types_are_told_and_which_jpegs_have_no_index(path, tmp_path):
+    told = fl.DataLoader(fl.open(path)).stats()["fields"]
+    assert {name: one["type"] for name, one in told.items()} == {
+        "n": "IntField", "photo": "JPEGImageField", "tree": "JSONField", "row": "NDArrayField",
+    }  # fmt: skip
+    with fl.DatasetWriter(tmp_path / "x.fld", {"photo": fl.JPEGImageField(seekable=False)}) as writer:
+        writer.write_sample({"photo": np.zeros((8, 8, 3), np.uint8)})
+    (told,) = fl.DataLoader(fl.open(tmp_path / "x.fld")).stats()["fields"].values()
+    assert told["type"] == "JPEGImageField(seekable=False)"
+
+
+def test_orders_that_go_through_whole_pages_are_told(path):
+    windows = {
+        order: fl.DataLoader(fl.open(path), order=order, window=5 if order == "quasi_random" else None).stats()
+        for order in ("random", "sequential", "quasi_random")
+    }
+    assert {order: told["io"]["window"] for order, told in windows.items()} == {
+        "random": 0, "sequential": 1, "quasi_random": 5,
+    }  # fmt: skip
+
+
 def test_a_fields_time_is_work_or_waiting_and_decoding_takes_the_most(path):
     _, stats = load(path, num_workers=1)
     for told in stats["fields"].values():

@@ -90,6 +90,7 @@ def test_it_survives_pickling():
         (iter([1, 2]), TypeError, "a list_iterator can be gone through once"),
         (7, TypeError, "int can't be iterated over"),
         ([1, 2.5], TypeError, "list: whole numbers are needed"),
+        ([[1, 2], [0]], TypeError, "where it gives batches, give it as fastloader.samplers.FromBatches"),
         ([1, 10], ValueError, r"list, number \[1\]=10: the dataset has samples 0 to 9"),
         ([-1], ValueError, r"list, number \[0\]=-1: the dataset"),
     ],

@@ -59,6 +59,11 @@ class IterPrefetch(IterNode):
     parent: Node
     depth: Depth
 
+    @property
+    def in_step(self) -> bool:
+        """One for one."""
+        return True
+
     def label(self) -> str:
         """How far ahead."""
         return f"prefetch({self.depth})"

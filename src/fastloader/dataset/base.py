@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fastloader.dataset.settings import Settings
 from fastloader.dataset.stats import Stats
-from fastloader.errors import ElementError, NotFoundError, StoreError
+from fastloader.errors import ElementError, NotFoundError, StoreError, UnreadableError
 from fastloader.samplers import StateError
 
 Place: TypeAlias = Any
@@ -68,6 +68,8 @@ class Run:
     settings: Settings = field(default_factory=Settings)
     stats: Stats = field(default_factory=Stats)
     halt: Halt = field(default_factory=Halt)
+    any_world: bool = False
+    """Whether signatures leave open into how many shards the last ``shard`` deals, and which of them this is."""
 
     def under(self, settings: Settings) -> Run:
         """The same, with settings that hold for what lies beneath."""
@@ -89,9 +91,9 @@ class Run:
     def bad(self, error: Exception) -> Exception:
         """What to raise for an element that can't be had: the error, or that it is to be left out.
 
-        What a store has and does not give is never left out: the next time it might be there.
+        What a store or a file has and does not give is never left out: the next time it might be there.
         """
-        refused = isinstance(error, StoreError) and not isinstance(error, NotFoundError)
+        refused = isinstance(error, StoreError | UnreadableError) and not isinstance(error, NotFoundError)
         return Skipped(error) if self.settings.on_error == "skip" and not refused else error
 
     def call(self, step: str, number: int, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -161,6 +163,11 @@ class Node(ABC):
     """Whether positions are those of the step beneath, so that the step may come and go between two runs."""
     opens: ClassVar[bool] = False
     """Whether it may bring in datasets that are not known beforehand."""
+
+    @property
+    def in_step(self) -> bool:
+        """Whether elements given tell how many came in: so passes over different shards keep in step."""
+        return False
 
     def parts(self) -> tuple[Node, ...]:
         """The steps it draws from."""

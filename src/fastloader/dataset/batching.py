@@ -201,6 +201,11 @@ class IterBatch(IterNode):
     collate: Collate | None
     padding: Padding | None = None
 
+    @property
+    def in_step(self) -> bool:
+        """So many come in for each."""
+        return True
+
     def label(self) -> str:
         """The size, and whether the last may be short."""
         return batch_label(self.size, self.drop_last)

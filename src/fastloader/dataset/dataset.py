@@ -183,7 +183,8 @@ class Steps(Generic[S]):
     def shard(self, num_shards: int, index: int, remainder: Remainder = "uneven") -> S:
         """Every ``num_shards``-th element, from ``index`` on.
 
-        ``remainder="drop"`` leaves out a last round that does not give one to each shard, so that all have as many.
+        ``remainder="drop"`` leaves out a last round that does not give one to each shard, so that all have as many. The
+        state of an iterable that is dealt so can be loaded with another number of shards, where all keep in step.
         """
         count = whole("num_shards", num_shards, 1)
         index = whole("index", index)

@@ -6,12 +6,14 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fastloader.dataset.base import Cursor, Node, Place
 from fastloader.dataset.running import new_run
+from fastloader.dataset.streaming import IterShard
 from fastloader.samplers import StateError
 from fastloader.samplers.checks import checksum, whole
 from fastloader.samplers.position import check_state
@@ -92,7 +94,7 @@ class DatasetIterator(Iterator[Any]):
         self._cursor = self._run.start(self._node, epoch, place)
 
     def _expression(self) -> str:
-        text = self._node.signature(self._run)
+        text = self._node.signature(replace(self._run, any_world=_dealt(self._node)))
         return text if len(text) <= LONGEST else f"{text[: LONGEST - 20]}... {_short(text)}"
 
     def _checked(self, state: Mapping[str, Any]) -> tuple[int, Place]:
@@ -149,6 +151,13 @@ def _resumed(node: Node, epoch: int, place: Place, over: bool) -> DatasetIterato
     made = DatasetIterator(node, epoch)
     made._place, made._over = place, over
     return made
+
+
+def _dealt(node: Node) -> bool:
+    """Whether all shards stand at the same place after as many elements, so that the rest can be dealt anew."""
+    while node.in_step:
+        (node,) = node.parts()
+    return isinstance(node, IterShard)
 
 
 def _short(text: str) -> str:

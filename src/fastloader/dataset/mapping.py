@@ -125,6 +125,11 @@ class IterMap(IterNode):
     parent: Node
     call: Call
 
+    @property
+    def in_step(self) -> bool:
+        """One for one."""
+        return True
+
     def label(self) -> str:
         """Without the function."""
         return self.call.label()
@@ -368,6 +373,11 @@ class IterEnumerate(IterNode):
 
     parent: Node
     start: int
+
+    @property
+    def in_step(self) -> bool:
+        """One for one."""
+        return True
 
     def label(self) -> str:
         """From where."""

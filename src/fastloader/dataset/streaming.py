@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ class IterSkip(IterNode):
         """A place is behind what is skipped."""
         first = self.count if place is None else 0
         (up,) = parted(place, (None,))
-        return Every(run.start(self.parent, epoch, up), place, first, 0)
+        return Skipping(run.start(self.parent, epoch, up), place, first)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,36 +77,61 @@ class IterShard(IterNode):
         """Which of how many."""
         return f"shard({self.count}, {self.index}{', drop' if self.even else ''})"
 
+    def signature(self, run: Run) -> str:
+        """Without the numbers where they may be others: a place is one in the elements that are dealt."""
+        if not run.any_world:
+            return super().signature(run)
+        return f"{self.parent.signature(replace(run, any_world=False))}.shard({'drop' if self.even else ''})"
+
     def cursor(self, run: Run, epoch: int, place: Place) -> Cursor:
-        """A place is behind the element given, or with ``even`` behind its round."""
-        (up,) = parted(place, (None,))
-        started = run.start(self.parent, epoch, up)
-        if self.even:
-            return Every(started, place, self.index, self.index, self.count - 1 - self.index)
-        return Every(started, place, self.index if place is None else self.count - 1, self.count - 1)
+        """Where the round began of which an element was given, and how many it dealt: the same in all shards."""
+        begun, dealt = parted(place, (None, 0))
+        return Dealt(self, run.start(self.parent, epoch, begun), place, dealt)
 
 
-class Every(Over):
-    """Passes over ``first`` elements, gives one, and from then on passes over ``between`` before each.
+class Skipping(Over):
+    """Passes over the first few."""
 
-    An element is given only if ``behind`` more follow it; these are passed over with it.
-    """
-
-    def __init__(self, up: Cursor, place: Place, first: int, between: int, behind: int = 0) -> None:
+    def __init__(self, up: Cursor, place: Place, first: int) -> None:
         super().__init__(up)
         self.place = place
-        self._over, self._between, self._behind = first, between, behind
+        self._over = first
 
     def __next__(self) -> Any:
         while self._over:
             next(self.up)
             self._over -= 1
         value = next(self.up)
-        for _ in range(self._behind):
-            next(self.up)
-        self._over = self._between
         self.place = (self.up.place,)
         return value
+
+
+class Dealt(Over):
+    """One element of each round, behind those that were ``dealt`` already."""
+
+    def __init__(self, node: IterShard, up: Cursor, place: Place, dealt: int) -> None:
+        super().__init__(up)
+        self.place = place
+        self._node = node
+        self._over = dealt
+
+    def __next__(self) -> Any:
+        node = self._node
+        self._pass_over()
+        begun = self.up.place
+        self._over = node.index
+        self._pass_over()
+        value = next(self.up)
+        self._over = node.count - 1 - node.index
+        if node.even:  # it counts only if there is one for each
+            self._pass_over()
+        self.place = (begun, node.count)
+        return value
+
+    def _pass_over(self) -> None:
+        while self._over:
+            next(self.up)
+            self._over -= 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,6 +254,11 @@ class IterOptions(IterNode):
     transparent = True
     parent: Node
     settings: Settings
+
+    @property
+    def in_step(self) -> bool:
+        """Unless elements may be left out."""
+        return self.settings.on_error != "skip"
 
     def label(self) -> str:
         """The settings that were made."""

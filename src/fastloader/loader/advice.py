@@ -29,12 +29,15 @@ def advise(stats: Mapping[str, Any]) -> list[str]:
         return [_disk(stats)]
     if threads["seconds"] and working / threads["seconds"] >= BUSY:
         return [_decoding(stats), *_about_threads(threads, running)]
-    if stats["python"] / running >= BUSY:
+    python, planning = stats["python"] / running, stats["planning"] / running
+    # Without threads of its own, Python runs in the loop's, which is what limits where that never waits.
+    alone = not threads["python"] and waiting <= WAITING
+    if python >= BUSY or (alone and python >= planning):
         return [_python(stats)]
-    if stats["planning"] / running >= 1 - BUSY:
+    if alone or planning >= 1 - BUSY:
         each = stats["samples"] / stats["batches"]
         return [
-            f"planning-bound: choosing samples takes {stats['planning'] / running:.0%} of the time"
+            f"planning-bound: choosing samples takes {planning:.0%} of the time"
             f" at {each:,.0f} samples a batch; raise batch_size"
         ]
     idle = 1 - working / threads["seconds"] if threads["seconds"] else 0.0
@@ -49,7 +52,7 @@ def _reading(stats: Mapping[str, Any], blocked: float) -> str:
     slowest = _most(stats, "blocked")
     return (
         f"I/O-bound: threads wait for bytes {blocked:.0%} of their working time, most of it for {slowest!r}"
-        f' ({rate:,.1f} MB/s are read); use order="quasi_random", more num_workers, a faster disk, or load fewer fields'
+        f" ({rate:,.1f} MB/s are read); use {_pages(stats)}more num_workers, a faster disk, or load fewer fields"
     )
 
 
@@ -70,7 +73,11 @@ def _nearer(stats: Mapping[str, Any]) -> str:
 
 def _larger_reads(stats: Mapping[str, Any]) -> str:
     io = stats["io"]
-    return 'use order="quasi_random", ' if io["read_bytes"] < MEGABYTE * io["reads"] else "use "
+    return f"use {_pages(stats)}" if io["read_bytes"] < MEGABYTE * io["reads"] else "use "
+
+
+def _pages(stats: Mapping[str, Any]) -> str:
+    return "" if stats["io"]["window"] else 'order="quasi_random", '
 
 
 def _decoding(stats: Mapping[str, Any]) -> str:
@@ -78,11 +85,24 @@ def _decoding(stats: Mapping[str, Any]) -> str:
     slowest = _most(stats, "decode")
     told = stats["fields"][slowest]
     part = told["decode"] / threads["busy"] if threads["busy"] else 0.0
-    cure = "store smaller images or add cores" if told["decoded_bytes"] > 2 * told["stored_bytes"] else "add cores"
     return (
         f"decode-bound: {threads['busy'] / stats['running']:.1f} of {threads['cpus']} cores busy,"
-        f" {part:.0%} of it with {slowest!r}; {cure}"
+        f" {part:.0%} of it with {slowest!r}; {_cheaper(told)}add cores"
     )
+
+
+def _cheaper(told: Mapping[str, Any]) -> str:
+    """How the values of a field could be stored so that less work is left."""
+    grows = told["decoded_bytes"] > 2 * told["stored_bytes"]
+    match told["type"]:
+        case "JPEGImageField(seekable=False)":
+            return "store seekable JPEG, of which only what a crop needs is decoded, or "
+        case "PNGImageField" | "WebPImageField":
+            return "store seekable JPEG, of which only what a crop needs is decoded, or raw images, or "
+        case "JPEGImageField":
+            return "store smaller images or " if grows else ""
+        case _:
+            return "store it less compressed or " if grows else ""
 
 
 def _about_threads(threads: Mapping[str, Any], running: float) -> list[str]:
@@ -100,9 +120,12 @@ def _python(stats: Mapping[str, Any]) -> str:
     parts |= {f"decoding {name!r}": told["python"] for name, told in stats["fields"].items()}
     parts["collate_fn"] = stats["collate"]
     slowest = max(parts, key=lambda name: parts[name])
+    cure = "do it on whole arrays, or before writing"
+    if slowest.startswith("decoding"):
+        cure = 'pad="ragged" makes one array of samples of different lengths, fewer fields take less'
     return (
         f"Python-bound: Python code runs {stats['python'] / stats['running']:.0%} of the time, mostly {slowest}"
-        f" ({parts[slowest] / stats['batches'] * 1000:.1f} ms a batch); do it on whole arrays, or before writing"
+        f" ({parts[slowest] / stats['batches'] * 1000:.1f} ms a batch); {cure}"
     )
 
 

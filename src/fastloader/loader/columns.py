@@ -50,6 +50,12 @@ class Column:
         self.collate = field.collate if values is None else values.collate
 
     @property
+    def type(self) -> str:
+        """The field's class, and of a JPEG that it has no index, where it has none."""
+        name = type(self.field).__name__
+        return name if getattr(self.field, "seekable", True) else f"{name}(seekable=False)"
+
+    @property
     def needs_python(self) -> bool:
         """Whether Python runs once a sample."""
         return self.work.needs_python or (self.following is not None and self.following.needs_python)

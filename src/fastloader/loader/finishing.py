@@ -61,7 +61,7 @@ class Finishing:
         self._epoch = epoch
 
     def __call__(self, batch: Batch, samples: NDArray[np.int64]) -> Any:
-        """The batch of these samples, finished. Raises ``CallableFailed`` where a function of the user's does."""
+        """The batch of these samples, finished. Raises ``CallableFailed`` where a function of the user's fails."""
         for step in self._steps:
             step.run(batch, samples, self._epoch)
         began = time.perf_counter()
@@ -69,12 +69,16 @@ class Finishing:
         for name, transform in self._transforms.items():
             try:
                 batch[name] = transform(batch[name])
+            except MemoryError:  # no sample is to blame for it
+                raise
             except Exception as error:
                 raise CallableFailed("the transform", error, name) from error
             before, began = began, time.perf_counter()
             spent[name] = began - before
         try:
             collated = batch if self._collate is None else self._collate(batch)
+        except MemoryError:
+            raise
         except Exception as error:
             raise CallableFailed("collate_fn", error) from error
         self._counters.transformed(spent, time.perf_counter() - began)

@@ -221,18 +221,19 @@ class DataLoader:
         - ``running``: while an epoch was under way. In it the consumer was ``waiting`` for batches, and busy with them
           for ``consumer``; its thread also spent ``planning`` on which samples come next.
         - ``python``: Python code that finished batches, of which ``transform`` and ``collate`` are the user's.
-        - ``fields``, for each: ``lookup`` and ``read``, all the time native threads spent on it, of which ``decode``
-          was work (look up, copy, check, decompress, decode), ``blocked`` waiting for bytes from disk, and
+        - ``fields``, for each: its ``type``; ``lookup`` and ``read``, all the time native threads spent on it, of which
+          ``decode`` was work (look up, copy, check, decompress, decode), ``blocked`` waiting for bytes from disk, and
           ``preempted`` waiting for a CPU; ``python`` and ``transform``; ``stored_bytes`` of files and
           ``decoded_bytes`` of batches.
         - ``threads``: ``native`` and ``python`` threads, usable ``cpus``; ``seconds`` of all native threads, of which
           they were ``busy``, ``blocked``, ``preempted`` or ``idle``; ``most_in_one_batch`` at a time.
-        - ``io``: the ``mode`` of reading, stored ``bytes`` of batches, seconds that batches or threads were ``waiting``
-          for them, ``major_faults``. Where they are read ahead: ``reads`` and ``read_bytes``, of which payloads are
-          ``payload_bytes``; ``batches_in_memory``, which needed none; payloads ``given_up`` to the mapping for want of
-          memory. Of objects in a store: ``requests`` and ``fetched_bytes`` of the server, how many may be
-          ``in_flight`` and how many were at most, how many were ``hedged`` (asked for twice), ``cache_hits`` and
-          ``cache_misses``.
+        - ``io``: the ``mode`` of reading, the ``window`` of pages that the order goes through at a time and whole (0:
+          samples lie here and there), stored ``bytes`` of batches, seconds that batches or threads were ``waiting``
+          for them, ``major_faults``. Where they are read ahead: ``by`` whom, "uring" or "pread" (threads, also where
+          io_uring is refused); ``reads`` and ``read_bytes``, of which payloads are ``payload_bytes``;
+          ``batches_in_memory``, which needed none; payloads ``given_up`` to the mapping for want of memory. Of objects
+          in a store: ``requests`` and ``fetched_bytes`` of the server, how many may be ``in_flight`` and how many were
+          at most, how many were ``hedged`` (asked for twice), ``cache_hits`` and ``cache_misses``.
         - ``memory``: bytes of the ``largest_batch``, and of batches' memory ``kept`` for reuse. ``slots``: for how many
           batches memory was ever made. ``ahead``: how many are made ahead.
         - ``tuning``: what ``auto_tune`` chose and why, or ``None``.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.errors import FastLoaderError, ShapeError, StoreError
+from fastloader.errors import FastLoaderError, ShapeError, StoreError, UnreadableError
 from fastloader.fields import locate_batch
 from fastloader.formats.fld import Dataset, explain
 from fastloader.formats.fld.joined import place_of
@@ -87,6 +87,8 @@ class Maker:
         self._counting = counting
         self.made_bytes = 0
         """Of the largest batch so far, beside its slot; those of functions of the user's where ``counting``."""
+        self.measured = False
+        """Whether a batch was made, so that something is known of their size."""
 
     def make(self, one: Coming, orders: Orders, help: bool = False) -> tuple[tuple[Any, NDArray[np.int64]], float]:
         """The batch, finished, and the samples in it; and how long the engine was waited for."""
@@ -106,9 +108,10 @@ class Maker:
             try:
                 batch = orders.finishing(batch, samples)
             except CallableFailed as failed:
-                batch, samples = self._without_failures(failed, samples, orders, help)
+                batch, samples = self._without_failures(failed, one, samples, orders, help)
             if self._counting:
                 self.made_bytes = max(self.made_bytes, made_bytes(batch))
+        self.measured = True
         laps.append(time.perf_counter())
         self._counters.made(laps)
         return (batch, samples), waited
@@ -124,9 +127,9 @@ class Maker:
             for number, kind, message, row, *sums in failures
         ]
         for fault in faults:
-            # They come ordered by row. Without memory there is nothing to decode; and what a store refuses now it may
-            # give the next time, so leaving it out would make the batches depend on the weather.
-            if self._on_error == "raise" or isinstance(fault.error, MemoryError | StoreError):
+            # They come ordered by row. Without memory there is nothing to decode; and what a store or a disk refuses
+            # now it may give the next time, so leaving it out would make the batches depend on the weather.
+            if self._on_error == "raise" or isinstance(fault.error, MemoryError | StoreError | UnreadableError):
                 raise fault.error
         made = []
         for column, part in zip(self._columns, parts, strict=True):
@@ -149,34 +152,52 @@ class Maker:
     def _stand_in(
         self, one: Coming, faults: list[Fault], orders: Orders, help: bool
     ) -> tuple[dict[str, Value], list[Fault], NDArray[np.int64]]:
-        """Another part of the epoch's order in place of a batch without a good sample, the nearest behind it that has
-        one: whoever makes this batch takes the same.
-        """
-        for attempt in range(MOST_INSTEAD):
-            if orders.instead is None:
-                break
-            samples = np.resize(orders.instead(one.step, 1 << attempt), len(one.samples))
-            values, found, _ = self._again(samples, orders, help)
-            if len({fault.row for fault in found}) < len(samples):
-                return values, found, samples
+        """What comes in place of a batch without a good sample."""
+        for found in self._others(one, orders, help):
+            return found
         raise first_error(faults)
 
-    def _without_failures(
-        self, failed: CallableFailed, samples: NDArray[np.int64], orders: Orders, help: bool
-    ) -> tuple[Any, NDArray[np.int64]]:
-        """What the policy makes of a batch on which a function of the user's failed.
-
-        It may have changed what it was given, so samples are made anew: one by one to find those it fails on alone,
-        then all together without these.
+    def _others(
+        self, one: Coming, orders: Orders, help: bool
+    ) -> Iterator[tuple[dict[str, Value], list[Fault], NDArray[np.int64]]]:
+        """Other parts of the epoch's order that have a good sample, the nearest behind the batch first: whoever makes
+        this batch finds the same.
         """
-        finishing = orders.finishing
-        assert finishing is not None
+        for attempt in range(0 if orders.instead is None else MOST_INSTEAD):
+            assert orders.instead is not None
+            samples = np.resize(orders.instead(one.step, 1 << attempt), len(one.samples))
+            values, faults, _ = self._again(samples, orders, help)
+            if len({fault.row for fault in faults}) < len(samples):
+                yield values, faults, samples
 
-        def finished(chosen: NDArray[np.int64]) -> Any:
-            values, faults, _ = self._again(chosen, orders, help)
-            batch, _ = settle(values, len(chosen), faults, self._on_error, self._columns)
-            return finishing(batch, chosen)
+    def _without_failures(
+        self, failed: CallableFailed, one: Coming, samples: NDArray[np.int64], orders: Orders, help: bool
+    ) -> tuple[Any, NDArray[np.int64]]:
+        """What the policy makes of a batch on which a function of the user's failed."""
+        faults = self._failing(failed, samples, orders, help)
+        if self._on_error != "skip":
+            raise first_error(faults)
+        self._counters.found(faults, samples)
+        rows = good_rows(len(samples), {fault.row for fault in faults})
+        if rows is not None:
+            return self._finished_good(samples[rows], orders, help)
+        for values, bad, others in self._others(one, orders, help):
+            batch, chosen = settle(values, len(others), bad, self._on_error, self._columns)
+            others = others if chosen is None else others[chosen]
+            try:
+                assert orders.finishing is not None
+                return orders.finishing(batch, others), others
+            except CallableFailed as again:
+                more = self._failing(again, others, orders, help)
+            rows = good_rows(len(others), {fault.row for fault in more})
+            if rows is not None:
+                return self._finished_good(others[rows], orders, help)
+        raise first_error(faults)
 
+    def _failing(self, failed: CallableFailed, samples: NDArray[np.int64], orders: Orders, help: bool) -> list[Fault]:
+        """The samples that a function of the user's fails on, given them one by one; where it fails on none of them,
+        what it said of all is raised.
+        """
         faults: list[Fault] = []
         path = self._dataset.path
         raises = self._on_error == "raise"
@@ -185,21 +206,27 @@ class Maker:
             if raises and (faults or time.monotonic() > until):
                 break
             try:
-                finished(samples[row : row + 1])
+                self._finished(samples[row : row + 1], orders, help)
             except CallableFailed as alone:
                 error = alone.told(path, samples[row : row + 1], alone=True)
                 faults.append(Fault(row, alone.field or alone.what, error))
         if not faults:
             raise failed.told(path, samples, alone=len(samples) == 1)
-        rows = good_rows(len(samples), {fault.row for fault in faults})
-        if self._on_error != "skip" or rows is None:
-            raise first_error(faults)
-        self._counters.found(faults, samples)
-        chosen = samples[rows]
+        return faults
+
+    def _finished(self, samples: NDArray[np.int64], orders: Orders, help: bool) -> Any:
+        """The batch of samples that can be read, made anew: what failed may have changed what it was given."""
+        assert orders.finishing is not None
+        values, faults, _ = self._again(samples, orders, help)
+        batch, _ = settle(values, len(samples), faults, self._on_error, self._columns)
+        return orders.finishing(batch, samples)
+
+    def _finished_good(self, samples: NDArray[np.int64], orders: Orders, help: bool) -> tuple[Any, NDArray[np.int64]]:
+        """The batch of samples that the functions take one by one."""
         try:
-            return finished(chosen), chosen
+            return self._finished(samples, orders, help), samples
         except CallableFailed as again:
-            raise again.told(path, chosen, alone=False) from None
+            raise again.told(self._dataset.path, samples, alone=False) from None
 
     def _explain(
         self, samples: NDArray[np.int64], epoch: int, number: int, kind: str, message: str, row: int, stored: int,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -289,7 +289,8 @@ class LoaderOptions:
         window = plan.pages_at_once()
         habit = Habit(window, in_order=window > 0 and str(plan.describe()["kind"]).endswith("sequential"))
         payloads = sum(field.has_payload for field in fields)
-        return plan_reading(self.io, dataset, habit, self.batch_size, self.ahead, payloads, self.memory_bytes)
+        found = plan_reading(self.io, dataset, habit, self.batch_size, self.ahead, payloads, self.memory_bytes)
+        return replace(found, window=window)
 
     def _world(self) -> tuple[int, int]:
         if not deals(self.sampler):

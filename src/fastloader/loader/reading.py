@@ -37,7 +37,7 @@ class Reading:
     """What the engine is told. ``memory`` is for bytes read but not yet decoded; ``unit`` is what is read at once.
 
     ``ahead`` counts batches whose bytes are fetched before it is their turn to be made. ``apart`` is for units that
-    are each a read of its own, as a cache keeps them.
+    are each a read of its own, as a cache keeps them. ``window`` is that of the order's habit.
     """
 
     mode: Mode = "mmap"
@@ -45,6 +45,7 @@ class Reading:
     unit: int = 0
     ahead: int = 0
     apart: bool = False
+    window: int = 0
 
     def engine_options(self) -> tuple[int, int, int, bool]:
         """The same as the engine takes it."""

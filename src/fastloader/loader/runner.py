@@ -192,8 +192,10 @@ class Runner:
         """How many batches may be in the making. With a limit, one until it is known how large they are."""
         if self._memory_limit is None:
             return self._depth
+        if not self._maker.measured:  # the slot alone may be known already, and what functions make of it is not
+            return 1
         size = self._engine.slot_bytes + self._maker.made_bytes
-        return batches_within(self._memory_limit, self._reading, size, self._depth) if size else 1
+        return batches_within(self._memory_limit, self._reading, size, self._depth)
 
     def _tune(self, tuner: Tuner, waited: float) -> None:
         with self._lock:
@@ -268,8 +270,10 @@ class Runner:
         """What was done and where the time went; ``DataLoader.stats`` describes it."""
         names = [column.name for column in self._columns]
         told = summary(self.counters, dict(zip(names, self._engine.times(), strict=True)), self._engine.usage())
+        for column in self._columns:
+            told["fields"][column.name]["type"] = column.type
         told["threads"] |= {"python": self._python_threads, "cpus": usable_cpus()}
-        told["io"] |= {"mode": self._reading.mode, **self._engine.reads()}
+        told["io"] |= {"mode": self._reading.mode, "window": self._reading.window, **self._engine.reads()}
         if self._fetcher is not None:
             told["io"] |= self._fetcher.stats()
         told["slots"] = self._engine.slots_made

@@ -114,7 +114,12 @@ class FromIterable:
     def _gathered(self, epoch: int, at_most: int | None = None) -> NDArray[np.int64]:
         name = type(self.source).__name__
         with _started(self.source, epoch) as source:
-            found = gathered(name, islice(source, at_most))
+            try:
+                found = gathered(name, islice(source, at_most))
+            except TypeError as error:
+                raise TypeError(
+                    f"{error}; where it gives batches, give it as fastloader.samplers.FromBatches"
+                ) from error
         inside(f"{name}, number ", found, self.dataset_length)
         return frozen(found)
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastloader import kernels
-from fastloader.errors import ChecksumError, DecodeError, FormatError, NotFoundError
+from fastloader.errors import ChecksumError, DecodeError, FormatError, NotFoundError, UnreadableError
 from fastloader.formats.fld.layout import (
     CHECKSUMS_OF,
     DESCRIPTOR,
@@ -488,7 +488,7 @@ def explain(
     if kind in ("checksum", "table"):
         what += "payload damaged" if kind == "checksum" else f"table {message}"  # which says so itself
         return ChecksumError(what, stored=stored, computed=computed, path=path, sample=sample, field=field, hint=hint)
-    error = DecodeError if kind in ("decode", "codec") else FormatError
+    error = DecodeError if kind in ("decode", "codec") else UnreadableError if kind == "io" else FormatError
     return error(what + message, path=path, sample=sample, field=field, hint=hint)
 
 
