@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,3 +95,9 @@ class TestHttpStore(ReadableStoreContract):
     def make_store(self) -> Store:
         """The server."""
         return open_store(self._url)[0]
+
+
+def test_the_server_of_tests_keeps_all_it_has_in_its_folder(s3: S3Server) -> None:
+    port = s3.endpoint.rpartition(":")[2]
+    assert not list(Path("/tmp").glob(f"seaweedfs-*-{port}.sock"))
+    assert not list(Path(tempfile.gettempdir()).glob(f"weed.*.{s3.process}"))
