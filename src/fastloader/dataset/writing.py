@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import json
 import os
-import tempfile
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +31,7 @@ from fastloader.formats.fld import Dataset as Stored
 from fastloader.formats.fld.sending import send, version_at
 from fastloader.progress import progress
 from fastloader.stores import ObjectPath
+from fastloader.stores.local import Scratch
 from fastloader.types import Sample
 from fastloader.writer import DatasetWriter
 from fastloader.writer.exports import EXPORTS, Shards, export_of, left_behind
@@ -210,9 +210,9 @@ def _export_to(
     if isinstance(target, Path):
         _export(elements, target, fields, looked, options)
         return
-    with tempfile.TemporaryDirectory(prefix="fastloader-") as folder:
-        _export(elements, Path(folder) / target.name, fields, looked, options)
-        made = sorted(Path(folder).iterdir())  # several, where the name has a place for a number
+    with Scratch() as folder:
+        _export(elements, folder / target.name, fields, looked, options)
+        made = sorted(folder.iterdir())  # several, where the name has a place for a number
         for one in made:
             send(one, target.beside(one.name))
         for name in left_behind(target.name, len(made), lambda name: version_at(target.beside(name)) is not None):
