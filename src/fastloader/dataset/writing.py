@@ -28,7 +28,7 @@ from fastloader.errors import FormatError, KeyNotFoundError, SampleError
 from fastloader.fields import Field, ImageFileField
 from fastloader.formats.files import EachFile
 from fastloader.formats.fld import Dataset as Stored
-from fastloader.formats.fld.sending import send, version_at
+from fastloader.formats.fld.sending import refuse_web_servers, send, version_at
 from fastloader.progress import progress
 from fastloader.stores import ObjectPath
 from fastloader.stores.local import Scratch
@@ -210,6 +210,7 @@ def _export_to(
     if isinstance(target, Path):
         _export(elements, target, fields, looked, options)
         return
+    refuse_web_servers(target)
     with Scratch() as folder:
         _export(elements, folder / target.name, fields, looked, options)
         made = sorted(folder.iterdir())  # several, where the name has a place for a number

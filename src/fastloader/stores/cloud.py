@@ -115,6 +115,8 @@ class CloudStore:
 
     def writer(self) -> Any:
         """The client that writes, and repeats itself; a part of an object may take long."""
+        if self.kind == "http":
+            raise RefusedError("web servers are only read here", path=self.url, hint="write to a folder or a bucket")
         self._be_in_this_process()
         if self._writers is None:
             self._writers = connect(self.kind, self.url, self._config, self.policy, repeats=True, patient=True)

@@ -117,4 +117,6 @@ def shortened(error: BaseException) -> str:
     """What was said, without what only the client's makers need, and of a server's page its message alone."""
     said = str(error).split("\n\nDebug source:")[0].strip()
     page = re.search(r"<Message>(.*?)</Message>", said, re.DOTALL)
-    return f"{said.partition('<?xml')[0].partition('<Error>')[0].strip()} {page[1]}" if page else said
+    if page is None:
+        return re.split(r"<!doctype|<html", said, maxsplit=1, flags=re.IGNORECASE)[0].strip()
+    return f"{said.partition('<?xml')[0].partition('<Error>')[0].strip()} {page[1]}"

@@ -19,7 +19,14 @@ from fastloader.errors import StoreError
 from fastloader.formats.fld.builder import Chunk, FieldSpec, FldBuilder
 from fastloader.formats.fld.dataset import Dataset
 from fastloader.formats.fld.manifest import MANIFEST, Manifest, Shard, is_sharded
-from fastloader.formats.fld.sending import published_manifest, remove_objects, send, send_in_place_of, version_at
+from fastloader.formats.fld.sending import (
+    published_manifest,
+    refuse_web_servers,
+    remove_objects,
+    send,
+    send_in_place_of,
+    version_at,
+)
 from fastloader.formats.fld.snapshots import changed, history, kept_numbers, replace_newest, snapshot_name
 from fastloader.formats.fld.target import Shards, concatenated, stored_specs
 from fastloader.stores import ObjectPath
@@ -33,6 +40,7 @@ class ObjectTarget:
     """One object, in place of the one that is there when writing begins, and of no other."""
 
     def __init__(self, where: ObjectPath, specs: Sequence[FieldSpec], page_size: int, *, keys: bool) -> None:
+        refuse_web_servers(where)
         if is_sharded(where):
             raise StoreError("is a folder of shards", path=where, hint="choose another name, or give shard_size")
         self._where = where
@@ -104,6 +112,7 @@ class BucketTarget:
         self, where: ObjectPath, specs: Sequence[FieldSpec], page_size: int, *, keys: bool, shard_size: int | None,
         existing: Dataset | None = None,
     ) -> None:  # fmt: skip
+        refuse_web_servers(where)
         self._where = where
         self._manifest = where / MANIFEST
         self._version, self._before = published_manifest(self._manifest)

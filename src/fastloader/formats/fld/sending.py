@@ -58,6 +58,14 @@ def send_in_place_of(version: str | None, path: Path, to: ObjectPath) -> None:
     send(path, to, check)
 
 
+def refuse_web_servers(where: ObjectPath) -> None:
+    """What is only read is told before anything is made for it."""
+    if getattr(where.store, "kind", None) == "http":
+        raise StoreError(
+            "is on a web server, which is only read here", path=where, hint="write to a folder or a bucket"
+        )
+
+
 def version_at(where: ObjectPath) -> str | None:
     """That of the object there; ``None`` where there is none."""
     try:
