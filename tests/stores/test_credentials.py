@@ -136,6 +136,15 @@ def test_endpoints_of_the_environment_may_have_no_tls(name: str, s3: S3Server, m
     assert store.stat(key).size == 1
 
 
+@pytest.mark.parametrize("kind", ["s3", "az"])
+def test_endpoints_may_end_with_a_slash(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for options in ({"endpoint": f"{HERE}/account/"}, {"endpoint_url": f"{HERE}/account/"}):
+        assert configuration(kind, dict(options)) == {"endpoint": f"{HERE}/account"}
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"{HERE}/")
+    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", f"{HERE}/")
+    assert configuration(kind, {}) == {"endpoint": HERE}
+
+
 def test_azure_takes_its_endpoint_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", HERE)
     assert configuration("az", {"account_name": "a"}) == {"account_name": "a", "endpoint": HERE}

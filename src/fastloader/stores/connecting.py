@@ -54,6 +54,8 @@ def configuration(kind: str, options: dict[str, Any]) -> dict[str, Any]:
         found[name.removeprefix("aws_") if kind == "s3" else name] = value
     if "endpoint_url" in found:
         found["endpoint"] = found.pop("endpoint_url")
+    if _ENDPOINT.fullmatch(str(found.get("endpoint"))):
+        found["endpoint"] = found["endpoint"].rstrip("/")  # or the client asks for //container, which Azure refuses
     return found
 
 

@@ -10,6 +10,10 @@ from fastloader.stores.connecting import HINTS, shortened
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _PLACE = {"s3": "bucket", "gs": "bucket", "az": "container"}
+_GIVERS = (
+    "/latest/api/token", "/latest/meta-data/iam/", "/metadata/identity/oauth2/token", "/computeMetadata/v1/",
+)  # fmt: skip
+"""Where virtual machines of Amazon, Microsoft and Google get their credentials."""
 _REFUSED = {"PermissionDeniedError", "UnauthenticatedError", "NotSupportedError", "NotImplementedError"}
 _REFUSED |= {"UnknownConfigurationKeyError", "InvalidPathError", "RustPanic", "PanicException"}
 
@@ -60,7 +64,7 @@ def explained(
 
 def lacks_credentials(error: BaseException) -> bool:
     """Whether the client had none, and asked the service that virtual machines get theirs from."""
-    return any(place in str(error) for place in ("/latest/api/token", "/latest/meta-data/iam/"))
+    return any(place in str(error) for place in _GIVERS)
 
 
 def worth_repeating(error: BaseException) -> bool:
