@@ -67,6 +67,11 @@ def lacks_credentials(error: BaseException) -> bool:
     return any(place in str(error) for place in _GIVERS)
 
 
+def answer_broke_off(error: StoreError) -> bool:
+    """Whether the server had begun to answer: then the client, which repeats all else itself, gives up at once."""
+    return any(said in error.message for said in ("response body error", "invalid multipart response"))
+
+
 def worth_repeating(error: BaseException) -> bool:
     """Whether the same request may be answered the next time."""
     if isinstance(error, FileNotFoundError | StoreError | ValueError) or type(error).__name__ in _REFUSED:
