@@ -16,6 +16,7 @@ import pytest
 
 import fastloader as fl
 from fastloader.cli.convert import parse_field
+from fastloader.formats.tar_entries import TarSink
 
 from .conftest import command
 
@@ -81,6 +82,30 @@ def test_tars_by_number_are_not_replaced_unasked(run, photos, tmp_path):
     assert run(*line, "--force").exit_code == 0
     assert sum(len(fl.open(tmp_path / f"t-00000{i}.tar")) for i in range(3)) == 3
     assert (tmp_path / "t-other.tar").read_bytes() == b"mine too"
+
+
+def test_fewer_tars_take_the_place_of_more(run, photos, tmp_path):
+    """Nothing of the row that is replaced is left behind its end, where it would be read as a part of the new one."""
+    line = ("convert", photos, tmp_path / "t-%d.tar", "--force")
+    assert run(*line, "--shard-samples", "1").exit_code == 0
+    (tmp_path / "t-9.tar").write_bytes(b"mine")
+    assert run(*line, "--shard-samples", "2").exit_code == 0
+    assert sorted(path.name for path in tmp_path.glob("t-*.tar")) == ["t-0.tar", "t-1.tar", "t-9.tar"]
+    assert len(fl.open(tmp_path / "t-[01].tar")) == 3
+
+
+def test_who_interrupts_tars_by_number_is_told_what_there_is(run, photos, tmp_path, monkeypatch):
+    closed = TarSink.close
+
+    def interrupted(sink):
+        if "t-1" in sink.path.name:
+            raise KeyboardInterrupt
+        closed(sink)
+
+    monkeypatch.setattr(TarSink, "close", interrupted)
+    result = run("convert", photos, tmp_path / "t-%d.tar", "--shard-samples", "1")
+    assert (result.exit_code, "tars that were whole have taken their places" in result.output) == (130, True)
+    assert [path.name for path in tmp_path.glob("*t-*.tar*")] == ["t-0.tar"]
 
 
 def test_what_is_there_is_not_replaced_unasked(run, photos, tmp_path):

@@ -49,6 +49,8 @@ class Proxy:
     silence: float = 30.0
     all_requests: bool = False
     """Not reads of ranges alone: also questions about objects, and lists of them."""
+    uploads: bool = False
+    """Not reads, but requests by which uploads in parts begin and end."""
     seen: int = 0
     spoilt: int = 0
     requests: list[tuple[str, str, str]] = field(default_factory=list)
@@ -56,11 +58,12 @@ class Proxy:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def next_fault(self, method: str, path: str, span: str) -> Fault:
-        """What happens to this request: writing is never spoilt."""
+        """What happens to this request: of writing, the beginning and the end of uploads alone is ever spoilt."""
         with self._lock:
             self.requests.append((method, path, span))
             reads = (method == "GET" and span) or (self.all_requests and method in ("GET", "HEAD"))
-            if not reads or self.fault == "none" or not self.concerns(path):
+            concerned = method == "POST" if self.uploads else reads
+            if not concerned or self.fault == "none" or not self.concerns(path):
                 return "none"
             self.seen += 1
             if self.seen % self.every:

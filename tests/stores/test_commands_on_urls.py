@@ -174,6 +174,19 @@ def test_conversions_come_from_stores_and_go_into_them(run: Run, lines: str, s3:
     assert "no such" in run("info", f"{into}/never.fld", fails=2).output
 
 
+def test_tars_by_number_in_a_store_are_replaced_as_a_row(run: Run, lines: str, s3: S3Server) -> None:
+    into = f"{BUCKET}/numbered/t-%02d.tar"
+    store, folder = open_store(f"{BUCKET}/numbered", s3.storage_options())
+    store.put(f"{folder}/t-09.tar", b"of others")
+    run("convert", lines, into, "--shard-samples", "50")
+    refused = run("convert", lines, into, "--shard-samples", "150", fails=2)
+    assert "t-%02d.tar is there already; --force replaces it" in refused.output
+    assert len(list(store.list(folder))) == 5
+    run("convert", "--force", lines, into, "--shard-samples", "150")
+    assert [one.key.rpartition("/")[2] for one in store.list(folder)] == ["t-00.tar", "t-01.tar", "t-09.tar"]
+    assert len(fl.open(f"{BUCKET}/numbered/t-0[01].tar", s3.storage_options())) == 200
+
+
 def test_shards_go_into_a_store(run: Run, lines: str, s3: S3Server) -> None:
     options = s3.storage_options()
     into = f"{BUCKET}/shards/a.fld"

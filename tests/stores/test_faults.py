@@ -128,3 +128,19 @@ def test_single_samples_and_batches_are_asked_for_again_too(dataset: str, s3: S3
     numbers = [200, 3, 77, 4]
     assert [bytes(data) for data in reader.read_batch(numbers)["data"]] == [payload(i) for i in numbers]
     assert proxy.spoilt
+
+
+@pytest.mark.parametrize("fault", ["reset", "truncated", "short_length"])
+def test_shards_whose_upload_breaks_off_are_sent_again(fault: Fault, s3: S3Server, proxy: Proxy) -> None:
+    """One broken answer in a day's conversion must not end it."""
+    url = f"s3://faults/uploads-{fault}"
+    proxy.uploads, proxy.fault, proxy.every = True, fault, 3
+    options = s3.storage_options(proxy.url, **QUICK)
+    with fl.DatasetWriter(
+        url, {"x": fl.NDArrayField("uint8", (1 << 20,))}, shard_size="9MB", storage_options=options
+    ) as writer:
+        writer.write_many({"x": np.full(1 << 20, i, np.uint8)} for i in range(30))
+    assert proxy.spoilt
+    proxy.fault = "none"
+    reader = fl.open(url, s3.storage_options())
+    assert [int(sample["x"][-1]) for sample in reader] == list(range(30))

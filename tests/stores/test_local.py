@@ -9,15 +9,17 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 
 import numpy as np
 import pytest
 from left_behind import files, left
 from page_cache import is_resident, on_disk
 
+import fastloader as fl
 from fastloader.errors import StoreError
 from fastloader.stores import AtomicFile, Directory, MappedFile, exchange, write_atomically
-from fastloader.stores.local import locked, remove, sweep
+from fastloader.stores.local import Scratch, locked, remove, sweep
 
 WRITER = """
 import sys
@@ -396,6 +398,48 @@ def test_the_lock_of_a_folder_keeps_others_out(tmp_path):
     with locked(tmp_path):
         assert b"BlockingIOError" in subprocess.run(command, capture_output=True).stderr
     assert subprocess.run(command, capture_output=True).returncode == 0
+
+
+CONVERSION = """
+import sys, fastloader as fl
+
+def slowly(sample):
+    if sample["x"] == 3000:
+        print("ready", flush=True)
+        sys.stdin.read()
+    return sample
+
+samples = fl.Dataset.from_{source}([{{"x": i}} for i in range(5000)]).map(slowly)
+samples.write("memory://scratch/{name}"{options})
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "options"),
+    [
+        ("one.fld", "sequence", ""), ("planned.fld", "sequence", ", shard_size='1MB'"), ("a.tar", "sequence", ""),
+        ("streamed.fld", "iterable", ", shard_size='1MB'"),
+    ],
+)  # fmt: skip
+def test_what_a_killed_writer_into_a_store_left_in_the_temporary_folder_goes_with_the_next(
+    tmp_path, monkeypatch, name, source, options
+):
+    """Or disks fill up with shards of jobs that were killed."""
+    program = CONVERSION.format(name=name, source=source, options=options)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        (living,) = tmp_path.iterdir()
+        assert living.stat().st_mode & 0o777 == 0o700
+        with Scratch() as mine:
+            assert names(tmp_path) == sorted([living.name, mine.name])
+        kill(process)
+    assert names(tmp_path) == [living.name]
+    with fl.DatasetWriter("memory://scratch/b.fld", {"x": fl.IntField()}) as writer:
+        writer.write_sample({"x": 1})
+    assert names(tmp_path) == []
 
 
 def test_remove_takes_files_folders_and_nothing(tmp_path):

@@ -451,6 +451,7 @@ def test_credentials_come_from_the_environment_and_from_profiles(
     with pytest.raises(StoreError, match="there is no profile 'nobody'"):
         fl.open(url, {"profile": "nobody"})
     monkeypatch.setenv("AWS_PROFILE", "team")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     assert len(fl.open(url)) == COUNT
 
 

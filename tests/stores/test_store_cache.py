@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import multiprocessing
 import os
@@ -286,6 +287,37 @@ def test_a_disk_that_is_nearly_full_is_told(tmp_path: Path, monkeypatch: pytest.
     )
     with pytest.raises(StoreError, match=rf"^{tmp_path}/.*too little room for a cache: 5000000 bytes are free"):
         BlockCache(tmp_path)
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_a_disk_that_is_full_keeps_nothing_and_that_is_all(
+    store: Counting, content: bytes, counted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither blocks nor their count, which on some file systems takes room again when it is written over."""
+    cache = BlockCache(tmp_path, "1GB")
+    if counted:
+        cached(store, cache).read(0, 10)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    for _ in range(2):
+        assert bytes(cached(store, cache).read(0, SIZE)) == content
+    assert len(blocks_of(tmp_path)) == len(list(tmp_path.glob("*/*/*"))) == counted
+
+
+def test_a_folder_that_can_not_be_written_to_is_told(
+    store: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = BlockCache(tmp_path, "1GB")
+
+    def refused(*_: object) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "pwrite", refused)
+    with pytest.raises(StoreError, match="Read-only file system; cache_dir must be a folder that can be written to"):
+        cached(store, cache).read(0, SIZE)
 
 
 @pytest.mark.parametrize("order", ["random", "quasi_random", "sequential"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from tests.stores.azurite import ACCOUNT, KEY, azure_server, executable
 from tests.stores.http_server import web_server
 
 import fastloader as fl
+from fastloader.errors import StoreError
 from fastloader.stores import LocalStore, MemoryStore, Store, open_store
 from fastloader.testing import ReadableStoreContract, StoreContract
 from fastloader.testing.seaweed import S3Server
@@ -94,3 +96,22 @@ class TestHttpStore(ReadableStoreContract):
     def make_store(self) -> Store:
         """The server."""
         return open_store(self._url)[0]
+
+    def test_it_is_only_read_and_that_is_told_before_anything_is_made(self, store: Store, key: str) -> None:
+        samples = fl.Dataset.from_sequence([{"x": 1}])
+        for write in (
+            lambda: store.put(key, b"x"),
+            lambda: store.delete(key),
+            lambda: fl.DatasetWriter(f"{self._url}/a.fld", {"x": fl.IntField()}),
+            lambda: fl.DatasetWriter(f"{self._url}/a.fld", {"x": fl.IntField()}, shard_size="1MB"),
+            lambda: samples.write(f"{self._url}/a.tar"),
+            lambda: samples.write(f"{self._url}/a.fld", shard_size="1MB"),
+        ):
+            with pytest.raises(StoreError, match="only read here; write to a folder or a bucket"):
+                write()
+
+
+def test_the_server_of_tests_keeps_all_it_has_in_its_folder(s3: S3Server) -> None:
+    port = s3.endpoint.rpartition(":")[2]
+    assert not list(Path("/tmp").glob(f"seaweedfs-*-{port}.sock"))
+    assert not list(Path(tempfile.gettempdir()).glob(f"weed.*.{s3.process}"))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fastloader.errors import StoreError
 from fastloader.loader.fetching import Concurrency
 from fastloader.stores import MemoryStore, ObjectPath, RetryPolicy, client, is_url, open_store, parse_url
+from fastloader.stores.connecting import shortened
 from fastloader.stores.remote import RemoteFile
 from fastloader.stores.retrying import Pace
 from fastloader.stores.urls import Location, local_path
@@ -150,6 +151,13 @@ def test_a_client_that_panics_is_not_asked_again(name: str, monkeypatch: pytest.
     assert isinstance(error, StoreError)
     assert str(error).startswith("s3://bucket/k: the request failed: rust future panicked")
     assert asked == ["k"]
+
+
+def test_of_a_servers_page_its_message_alone_is_told() -> None:
+    page = "status code: 501 Not Implemented: <!DOCTYPE HTML>\n<html><body>so much</body></html>\n\nDebug source:\nmore"
+    assert shortened(OSError(page)) == "status code: 501 Not Implemented:"
+    xml = "status code: 404: <?xml version='1'?><Error><Message>It is gone</Message></Error>"
+    assert shortened(OSError(xml)) == "status code: 404: It is gone"
 
 
 @pytest.mark.parametrize("key", ["a\nb", "a/\x01", "\x7f"])

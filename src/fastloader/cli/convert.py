@@ -85,7 +85,7 @@ def command(
     from fastloader.dataset.writing import Elements, fields_of
     from fastloader.stores import is_url, locate
     from fastloader.stores.urls import local_path
-    from fastloader.writer.exports import EXPORTS
+    from fastloader.writer.exports import EXPORTS, is_numbered
 
     on_ray = is_ray(engine, address, shard_size)
     settings = settings_of(store)
@@ -161,6 +161,8 @@ def command(
     except KeyboardInterrupt:
         if shard_size is not None and target.name.endswith(".fld"):
             click.echo("fastloader: interrupted; the same command goes on where this was", err=True)
+        elif is_numbered(target.name) and isinstance(target, Path):
+            click.echo("fastloader: interrupted; tars that were whole have taken their places", err=True)
         else:
             click.echo(
                 "fastloader: interrupted, nothing was written; with --shard-size it could go on where it was", err=True
@@ -194,9 +196,10 @@ def _is_there(target: Path | ObjectPath) -> bool:
     if isinstance(target, Path):
         return target.exists() or any(_numbered(target))
     from fastloader.formats.fld import is_sharded
+    from fastloader.writer.exports import is_numbered
 
     try:
-        target.store.stat(target.key)
+        target.store.stat(target.beside(target.name % 0).key if is_numbered(target.name) else target.key)
     except NotFoundError:
         return is_sharded(target)
     return True

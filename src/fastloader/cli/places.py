@@ -54,6 +54,8 @@ def _snapshot(context: click.Context, option: click.Parameter, given: str | None
 
 _LIMITS = ("attempts", "deadline", "attempt_timeout", "first_wait", "longest_wait", "hedge_after")
 """Options that are numbers."""
+_TRUTHS = ("anonymous", "direct")
+"""Options that are true or false."""
 
 
 def settings_of(given: Given) -> dict[str, Any] | None:
@@ -63,9 +65,16 @@ def settings_of(given: Given) -> dict[str, Any] | None:
         name, equals, value = one.partition("=")
         if not (name and equals):
             raise click.UsageError(f"-o {one}: give NAME=VALUE")
-        settings[name] = _number(value) if name in _LIMITS else value
+        settings[name] = _number(value) if name in _LIMITS else _truth(one, value) if name in _TRUTHS else value
     settings |= {name: given[name] for name in ("endpoint", "profile") if given[name]}
     return settings | ({"anonymous": True} if given["anonymous"] else {}) or None
+
+
+def _truth(given: str, text: str) -> bool:
+    try:
+        return {"true": True, "false": False}[text.lower()]
+    except KeyError as error:
+        raise click.UsageError(f"-o {given}: true or false") from error
 
 
 def _number(text: str) -> int | float | str:

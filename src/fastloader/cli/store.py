@@ -62,7 +62,10 @@ def list_objects(url: str, recursive: bool, as_json: bool, **options: Any) -> No
     store, folder = _open(url, options)
     shown: set[str] = set()
     objects = size = 0
-    for found, name in list(below(store, folder)) or [(store.stat(folder), posixpath.basename(folder))]:
+    listed = list(below(store, folder))
+    if not listed and not _is_empty_place(store, folder):
+        listed = [(store.stat(folder), posixpath.basename(folder))]
+    for found, name in listed:
         objects, size = objects + 1, size + found.size
         if not recursive and "/" in name:
             name = name.partition("/")[0] + "/"
@@ -74,6 +77,13 @@ def list_objects(url: str, recursive: bool, as_json: bool, **options: Any) -> No
         else:
             say(f"{found.size:>15,}  {_time(found):>19}  {printable(name)}")
     complain(f"{count(objects, 'object')}, {size:,} bytes")
+
+
+def _is_empty_place(store: Store, folder: str) -> bool:
+    """Whether it is a bucket, which could be listed, or a local folder."""
+    from fastloader.stores import LocalStore
+
+    return not folder or (isinstance(store, LocalStore) and (store.root / folder).is_dir())
 
 
 def _time(found: Stat) -> str:
@@ -99,11 +109,11 @@ def stat(url: str, as_json: bool, **options: Any) -> None:
 def _copy(source: str, target: str, recursive: bool, jobs: int, options: dict[str, Any]) -> None:
     from fastloader.progress import progress
     from fastloader.stores import LocalStore
-    from fastloader.stores.copying import below, copy_folder, copy_object
+    from fastloader.stores.copying import copy_folder, copy_object, to_copy
 
     (from_, key), (to, to_key) = _open(source, options), _open(target, options)
     if recursive:
-        found = list(below(from_, key))
+        found = to_copy(from_, key)
         with progress(f"copying {len(found)} objects", sum(one.size for one, _ in found)) as advance:
             copied = copy_folder(from_, key, to, to_key, jobs, advance, found)
         complain(f"copied {count(copied, 'object')}, {sum(one.size for one, _ in found):,} bytes")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from fastloader.formats.fld.layout import DEFAULT_PAGE_SIZE, REMOTE_PAGE_SIZE
 from fastloader.formats.fld.sending import send
 from fastloader.stores import ObjectPath
 from fastloader.stores.copying import below
+from fastloader.stores.local import Scratch
 from fastloader.types import Sample
 from fastloader.writer import DatasetWriter
 from fastloader.writer.schema import make_specs
@@ -118,7 +118,7 @@ def write_here(
     dictionaries: Dictionaries | None = None
     with contextlib.ExitStack() as stack:
         sender = _Sender(stack, folder) if isinstance(folder, ObjectPath) else None
-        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastloader-"))) if sender else folder
+        place = stack.enter_context(Scratch()) if sender else folder
         assert isinstance(place, Path)
         at, open_samples = -1, contextlib.ExitStack()
         coming: Iterator[Sample] = iter(())

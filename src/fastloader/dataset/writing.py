@@ -6,10 +6,8 @@ import contextlib
 import itertools
 import json
 import os
-import posixpath
-import tempfile
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,12 +28,13 @@ from fastloader.errors import FormatError, KeyNotFoundError, SampleError
 from fastloader.fields import Field, ImageFileField
 from fastloader.formats.files import EachFile
 from fastloader.formats.fld import Dataset as Stored
-from fastloader.formats.fld.sending import send
+from fastloader.formats.fld.sending import refuse_web_servers, send, version_at
 from fastloader.progress import progress
 from fastloader.stores import ObjectPath
+from fastloader.stores.local import Scratch
 from fastloader.types import Sample
 from fastloader.writer import DatasetWriter
-from fastloader.writer.exports import EXPORTS, Shards, export_of
+from fastloader.writer.exports import EXPORTS, Shards, export_of, left_behind
 from fastloader.writer.inference import infer_fields
 from fastloader.writer.intake import size_of
 
@@ -211,10 +210,14 @@ def _export_to(
     if isinstance(target, Path):
         _export(elements, target, fields, looked, options)
         return
-    with tempfile.TemporaryDirectory(prefix="fastloader-") as folder:
-        _export(elements, Path(folder) / target.name, fields, looked, options)
-        for made in sorted(Path(folder).iterdir()):  # several, where the name has a place for a number
-            send(made, replace(target, key=posixpath.join(posixpath.dirname(target.key), made.name)))
+    refuse_web_servers(target)
+    with Scratch() as folder:
+        _export(elements, folder / target.name, fields, looked, options)
+        made = sorted(folder.iterdir())  # several, where the name has a place for a number
+        for one in made:
+            send(one, target.beside(one.name))
+        for name in left_behind(target.name, len(made), lambda name: version_at(target.beside(name)) is not None):
+            target.store.delete(target.beside(name).key)
 
 
 def _export(

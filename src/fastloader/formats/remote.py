@@ -225,8 +225,10 @@ class RemoteObjects:
         listed = iter(store.list(key))
         try:
             first = next(listed, None)
-        except StoreError:  # a web server does not list
-            return False
+        except StoreError:
+            if getattr(store, "kind", None) == "http":  # a web server does not list
+                return False
+            raise
         if first is not None:
             self._begun[path] = chain([first], listed)
         return first is not None

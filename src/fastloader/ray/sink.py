@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import posixpath
 import secrets
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +27,7 @@ from fastloader.ray.nodes import nodes_that_see
 from fastloader.ray.places import Place
 from fastloader.stores import Directory, ObjectPath, locate
 from fastloader.stores.copying import below
-from fastloader.stores.local import explain
+from fastloader.stores.local import Scratch, explain
 from fastloader.types import parse_size
 
 SHARD_SIZE = 256 << 20
@@ -131,10 +130,10 @@ class FldDatasink(Datasink["_Written | None"]):
         name = f"shard-{secrets.token_hex(4)}-{ctx.task_idx:05d}.fld"
         place = self._place
         if isinstance(place.folder, ObjectPath):
-            with tempfile.TemporaryDirectory(prefix="fastloader-") as folder:
-                shard = self._made(self._recipe, Path(folder) / name, rows)
+            with Scratch() as folder:
+                shard = self._made(self._recipe, folder / name, rows)
                 if shard.num_samples:
-                    send(Path(folder) / name, place.folder / name)
+                    send(folder / name, place.folder / name)
         elif place.is_seen:
             shard = self._made(self._recipe, place.folder / name, rows)
         else:

@@ -48,6 +48,7 @@ LOOK = 30.0
 """Seconds between looks for blocks that others have removed."""
 _MAPPED = 8192
 """Blocks that stay mapped; the system allows a process some 65,000."""
+_WRITABLE = "cache_dir must be a folder that can be written to"
 _ROOM = 0.9
 """What part of the limit is left filled by an eviction, so that the next block does not begin another."""
 
@@ -65,7 +66,7 @@ class BlockCache:
             self.folder.mkdir(parents=True, exist_ok=True)
             free = shutil.disk_usage(self.folder).free
         except OSError as error:
-            raise explain(error, self.folder, "cache_dir must be a folder that can be written to") from error
+            raise explain(error, self.folder, _WRITABLE) from error
         self.limit = free // 2 if limit is None else parse_size(limit, "cache_size")
         if self.limit < LEAST and limit is None:
             raise StoreError(
@@ -198,9 +199,9 @@ class BlockCache:
         """Write a block. A disk that is full keeps nothing, and that is all."""
         rest = struct.pack("<IQQ", 0, begin, len(data))
         tail = _MARK + struct.pack("<I", kernels.crc32c(data, kernels.crc32c(rest))) + rest
-        self._make_room(len(data) + len(tail))
         aside = path.with_name(f".{path.stem}.writing-{secrets.token_hex(8)}")
         try:
+            self._make_room(len(data) + len(tail))
             path.parent.mkdir(exist_ok=True)
             with aside.open("xb", buffering=0) as file:
                 # The mark comes first: what a killed process leaves is known by it.
@@ -214,7 +215,7 @@ class BlockCache:
             with contextlib.suppress(OSError):
                 aside.unlink()
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.ENOENT):
-                raise explain(error, path) from error
+                raise explain(error, path, _WRITABLE) from error
 
     @contextlib.contextmanager
     def alone(self, path: Path) -> Iterator[None]:
@@ -307,10 +308,7 @@ class BlockCache:
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[int]:
-        try:
-            fd = os.open(self.folder / "used", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            raise explain(error, self.folder) from error
+        fd = os.open(self.folder / "used", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             yield fd

@@ -23,7 +23,7 @@ from fastloader.stores.asking import Asked, Told, askers
 from fastloader.stores.base import ChangedError, Done, RefusedError, Stat, full_url
 from fastloader.stores.connecting import configuration, connect
 from fastloader.stores.direct import NotDirectError, direct_reads
-from fastloader.stores.explaining import changed, explained, worth_repeating
+from fastloader.stores.explaining import changed, explained, lacks_credentials, worth_repeating
 from fastloader.stores.retrying import Pace, RetryPolicy
 from fastloader.stores.uploading import CloudUpload
 from fastloader.stores.urls import parse_url
@@ -35,6 +35,8 @@ Found = tuple[memoryview, Stat]
 
 SMALL = 512 << 10
 """Bytes of a range that is asked for by a thread: larger ones gain nothing by it, and can be called off by a loop."""
+_FOR_CREDENTIALS = 3
+"""Attempts of who has no credentials: most often nobody gives any, and the user waits to be told."""
 
 
 class _Short(Exception):
@@ -113,6 +115,8 @@ class CloudStore:
 
     def writer(self) -> Any:
         """The client that writes, and repeats itself; a part of an object may take long."""
+        if self.kind == "http":
+            raise RefusedError("web servers are only read here", path=self.url, hint="write to a folder or a bucket")
         self._be_in_this_process()
         if self._writers is None:
             self._writers = connect(self.kind, self.url, self._config, self.policy, repeats=True, patient=True)
@@ -364,8 +368,9 @@ class CloudStore:
             if failure is not None:
                 tried += 1
                 wait = 0.0 if isinstance(failure, NotDirectError) and failure.at_once else policy.wait(tried - 1)
+                attempts = min(policy.attempts, _FOR_CREDENTIALS) if lacks_credentials(failure) else policy.attempts
                 hopeless = not worth_repeating(failure)
-                if hopeless or tried >= policy.attempts or time.monotonic() + wait >= end:
+                if hopeless or tried >= attempts or time.monotonic() + wait >= end:
                     raise self.explain(failure, key, tried=tried) from failure
                 await asyncio.sleep(wait)
             left = end - time.monotonic()

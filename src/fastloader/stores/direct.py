@@ -168,12 +168,11 @@ def direct_reads(kind: str, url: str, config: Mapping[str, Any], reader: Callabl
         return None
     if kind == "http":
         return Direct(f"{url}/", None) if url.startswith("http://") and not config else None
-    endpoint = str(config.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL") or "")
+    endpoint = str(config.get("endpoint") or "")
     if kind != "s3" or not endpoint.startswith("http://") or not set(config) <= _ORDINARY:
         return None
     if str(config.get("skip_signature", "")).lower() in ("true", "1", "yes", "on"):
-        otherwise = ("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "AWS_ENDPOINT", "AWS_ENDPOINT_URL_S3")
-        if "virtual_hosted_style_request" in config or any(name in os.environ for name in otherwise):
+        if "virtual_hosted_style_request" in config or "AWS_VIRTUAL_HOSTED_STYLE_REQUEST" in os.environ:
             return None
         return Direct(f"{endpoint.rstrip('/')}/{url.partition('://')[2]}/", None)
     if not (config.get("access_key_id") or os.environ.get("AWS_ACCESS_KEY_ID")):

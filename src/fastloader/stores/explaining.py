@@ -9,6 +9,11 @@ from fastloader.stores.base import ChangedError, NoConditionsError, RefusedError
 from fastloader.stores.connecting import HINTS, shortened
 
 _STATUS = re.compile(r"status code: (\d{3})")
+_PLACE = {"s3": "bucket", "gs": "bucket", "az": "container"}
+_GIVERS = (
+    "/latest/api/token", "/latest/meta-data/iam/", "/metadata/identity/oauth2/token", "/computeMetadata/v1/",
+)  # fmt: skip
+"""Where virtual machines of Amazon, Microsoft and Google get their credentials."""
 _REFUSED = {"PermissionDeniedError", "UnauthenticatedError", "NotSupportedError", "NotImplementedError"}
 _REFUSED |= {"UnknownConfigurationKeyError", "InvalidPathError", "RustPanic", "PanicException"}
 
@@ -29,7 +34,8 @@ def explained(
     if isinstance(error, StoreError):
         return error
     if isinstance(error, FileNotFoundError):
-        return NotFoundError("there is no such object", path=where, hint=HINTS[kind])
+        what = _PLACE.get(kind, "place") if writing else "object"
+        return NotFoundError(f"there is no such {what}", path=where, hint=HINTS[kind])
     if name == "AlreadyExistsError":
         return ChangedError("is there already", path=where)
     if name == "PreconditionError":
@@ -37,9 +43,15 @@ def explained(
             return ChangedError("was changed by another writer in the meantime", path=where, hint="read it again")
         return changed(url, key, "the server says so")
     said = shortened(error)
-    if name in ("PermissionDeniedError", "UnauthenticatedError"):
+    status = _status(error)
+    if lacks_credentials(error):
+        said = f"no credentials were given, and the service of virtual machines gave none: {said}"
+        return StoreError(said, path=where, hint=HINTS[kind])
+    if status == 404:  # where it is an object that is missing, the client says so
+        return NotFoundError(f"there is no such {_PLACE.get(kind, 'place')}: {said}", path=where, hint=HINTS[kind])
+    if name in ("PermissionDeniedError", "UnauthenticatedError") or status in (401, 403):
         return RefusedError(f"access is refused: {said}", path=where, hint=HINTS[kind])
-    if writing and (name == "NotImplementedError" or _status(error) == 501):
+    if writing and (name == "NotImplementedError" or status == 501):
         return NoConditionsError(f"the store can't do that: {said}", path=where)
     if isinstance(error, ValueError):
         hint = "keys have no '//', '.' or '..' in them"
@@ -48,6 +60,16 @@ def explained(
         return StoreError(f"can't be asked for: {said}", path=where, hint=hint)
     often = f" {tried} times" if tried > 1 else ""
     return StoreError(f"the request failed{often}: {said}", path=where, hint=HINTS[kind])
+
+
+def lacks_credentials(error: BaseException) -> bool:
+    """Whether the client had none, and asked the service that virtual machines get theirs from."""
+    return any(place in str(error) for place in _GIVERS)
+
+
+def answer_broke_off(error: StoreError) -> bool:
+    """Whether the server had begun to answer: then the client, which repeats all else itself, gives up at once."""
+    return any(said in error.message for said in ("response body error", "invalid multipart response"))
 
 
 def worth_repeating(error: BaseException) -> bool:

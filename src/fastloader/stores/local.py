@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 import stat
+import tempfile
 import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -286,6 +287,28 @@ class Directory:
     def _close(self) -> None:
         self._open = False
         os.close(self._lock)
+
+
+class Scratch:
+    """A folder within the temporary one (``TMPDIR``), for files on their way to a store.
+
+    It goes with ``discard``, or behind a ``with`` block. That of a process that was killed goes when another is made.
+    """
+
+    def __init__(self) -> None:
+        made = Directory(Path(tempfile.gettempdir()) / "fastloader")
+        made.aside.chmod(0o700)  # others of this machine have no business there
+        self._made, self.path = made, made.aside
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
+
+    def discard(self) -> None:
+        """Remove it, if that was not done before."""
+        self._made.discard()
 
 
 def remove(path: Path) -> None:

@@ -36,6 +36,10 @@ class ObjectPath:
             raise ValueError(f"{self}: {name!r} leads out of the store")
         return replace(self, key=joined)
 
+    def beside(self, name: str) -> ObjectPath:
+        """Another one in the same folder."""
+        return replace(self, key=posixpath.join(posixpath.dirname(self.key), name))
+
     @property
     def name(self) -> str:
         """The last part of the key."""

@@ -108,16 +108,32 @@ class LocalStore(_Plain):
         return memoryview(data).toreadonly()
 
     def list(self, prefix: str = "") -> Iterator[Stat]:
-        """The files below a folder; what is being written aside is left out."""
+        """The files below a folder; what is being written aside is left out, and so are links to folders."""
+        for key in self._below(prefix, follow=False):
+            with contextlib.suppress(NotFoundError):
+                yield self.stat(key)
+
+    def followed(self, prefix: str = "") -> Iterator[Stat]:
+        """The same with what links to folders lead to; a link that leads nowhere is an error."""
+        return map(self.stat, self._below(prefix, follow=True))
+
+    def _below(self, prefix: str, *, follow: bool) -> Sequence[str]:
         top = self._path(prefix)
         if top.is_file():
-            yield self.stat(prefix)
-            return
-        names = (Path(folder) / name for folder, _, files in os.walk(top) for name in files)
-        for path in sorted(names, key=lambda path: path.relative_to(self.root).as_posix()):
-            if not (path.name.startswith(".") and ".writing-" in path.name):
-                with contextlib.suppress(NotFoundError):
-                    yield self.stat(path.relative_to(self.root).as_posix())
+            return [prefix]
+        found, above = [], dict[str, frozenset[str]]()
+        for folder, folders, files in os.walk(top, followlinks=follow, onerror=_refused):
+            real, over = os.path.realpath(folder), above.get(os.path.dirname(folder), frozenset())
+            if real in over:  # a link that leads back
+                folders.clear()
+                continue
+            above[folder] = over | {real}
+            found += [
+                Path(folder, name).relative_to(self.root).as_posix()
+                for name in files
+                if not (name.startswith(".") and ".writing-" in name)
+            ]
+        return sorted(found)
 
     def put(self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None) -> Stat:
         """Write a file in one step."""
@@ -169,6 +185,12 @@ class LocalUpload(UploadBlock):
     def abort(self) -> None:
         """Remove what was written."""
         self._file.discard()
+
+
+def _refused(error: OSError) -> None:
+    """A folder that can't be read is an error; one that is not there has nothing in it."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise explain(error, Path(error.filename), "check the path and who may read it") from error
 
 
 def _stat(key: str, status: os.stat_result) -> Stat:

@@ -14,17 +14,22 @@ _TAKEN = {
 }  # fmt: skip
 
 
-def aws_profile(name: str | None) -> dict[str, str]:
-    """What a profile says, by the names of the client's options.
+_KEYS = {"access_key_id", "secret_access_key", "session_token"}
+_ELSEWHERE = ("sso_session", "sso_start_url", "role_arn", "credential_process", "login_session")
+"""What a profile has in place of keys that have to be got from somebody."""
 
-    Without a name, that of ``AWS_PROFILE`` or the default profile, and nothing where there is none or where the
-    environment has a key already.
+
+def aws_profile(name: str | None, *, keys: bool = True) -> dict[str, str]:
+    """What a profile says, by the names of the client's options; without its keys, where they are not wanted.
+
+    Without a name, it is that of ``AWS_PROFILE`` or the default profile, and nothing where there is none. As AWS's own
+    tools have it, the environment's region comes before a profile's, and its keys before those of one that was not
+    named here.
     """
     asked = name or os.environ.get("AWS_PROFILE")
-    if asked is None and "AWS_ACCESS_KEY_ID" in os.environ:
-        return {}
+    keys = keys and not (name is None and os.environ.get("AWS_ACCESS_KEY_ID"))
     wanted = asked or "default"
-    found: dict[str, str] = {}
+    said: dict[str, str] = {}
     known = False
     for variable, file, prefix in (
         ("AWS_CONFIG_FILE", "config", "profile "),
@@ -39,8 +44,19 @@ def aws_profile(name: str | None) -> dict[str, str]:
         for section in (prefix + wanted, wanted) if prefix else (wanted,):
             if parser.has_section(section):
                 known = True
-                found |= {_TAKEN[key]: value for key, value in parser.items(section) if key in _TAKEN}
+                said |= dict(parser.items(section))
                 break
     if asked is not None and not known:
         raise StoreError(f"there is no profile {asked!r} in ~/.aws/config or ~/.aws/credentials", hint="check its name")
-    return found
+    found = {_TAKEN[key]: value for key, value in said.items() if key in _TAKEN}
+    way = next((key for key in _ELSEWHERE if key in said), None)
+    if keys and asked is not None and way is not None and "access_key_id" not in found:
+        raise StoreError(
+            f"the profile {asked!r} has no keys but {way}, by which they are not got here",
+            hint=f'eval "$(aws configure export-credentials --profile {asked} --format env)" puts them into the '
+            "environment; then leave the profile out",
+        )  # fmt: skip
+    left_out = set() if keys else set(_KEYS)
+    if os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"):
+        left_out.add("region")
+    return {option: value for option, value in found.items() if option not in left_out}

@@ -39,7 +39,8 @@ class S3Server:
 
 @contextlib.contextmanager
 def s3_server(folder: Path, ready_within: float = 120) -> Iterator[S3Server]:
-    """Run one for as long as the block lasts; it listens on 127.0.0.1 alone and keeps its data in ``folder``."""
+    """Run one for as long as the block lasts; it listens on 127.0.0.1 alone and keeps all it has in ``folder``."""
+    folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     identities = [
         {"name": "tests", "credentials": [{"accessKey": ACCESS, "secretKey": SECRET}],
@@ -51,9 +52,10 @@ def s3_server(folder: Path, ready_within: float = 120) -> Iterator[S3Server]:
     (folder / "data").mkdir(exist_ok=True)
     weed = Path(sys.executable).with_name("weed")
     command = [
-        str(weed if weed.exists() else shutil.which("weed")), "server", f"-dir={folder / 'data'}", "-ip=127.0.0.1",
-        "-ip.bind=127.0.0.1", "-s3", "-s3.port.iceberg=0", "-s3.port.lance=0",
-        f"-s3.config={config}", "-volume.max=500", "-master.volumeSizeLimitMB=512",
+        str(weed if weed.exists() else shutil.which("weed")), "-logtostderr=true", "server", f"-dir={folder / 'data'}",
+        "-filer.localSocket=filer.sock", "-s3.localSocket=s3.sock", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3",
+        "-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.config={config}", "-volume.max=500",
+        "-master.volumeSizeLimitMB=512",
     ]  # fmt: skip
     for tries_left in (2, 1, 0):
         server, process = _begin(command, folder / "log")
@@ -78,7 +80,10 @@ def _begin(command: list[str], log: Path) -> tuple[S3Server, subprocess.Popen[by
     listening = [f"-{name}.port={port}" for name, (port, _) in ports.items()]
     listening += [f"-{name}.port.grpc={port}" for name, (_, port) in ports.items()]
     with log.open("wb") as said:
-        process = subprocess.Popen([*command, *listening], stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        process = subprocess.Popen(
+            [*command, *listening], stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+            cwd=log.parent,  # names of its sockets are told from there: a whole path may be too long for one
+        )  # fmt: skip
     endpoint, filer = (f"http://127.0.0.1:{ports[name][0]}" for name in ("s3", "filer"))
     return S3Server(endpoint, filer, process.pid), process
 

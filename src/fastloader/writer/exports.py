@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -81,6 +82,22 @@ class Shards:
         return self.size is not None or self.samples is not None
 
 
+def is_numbered(name: str) -> bool:
+    """Whether a name has a place for a number, so that it stands for several tars."""
+    return name.endswith(TARS) and bool(_NUMBER.search(name))
+
+
+def left_behind(name: str, count: int, is_there: Callable[[str], bool]) -> list[str]:
+    """Files that an earlier and longer row of this name has left behind the ``count`` of a new one, the last first.
+
+    They would be taken for a part of it.
+    """
+    if not is_numbered(name):
+        return []
+    there = itertools.takewhile(is_there, (name % number for number in itertools.count(count)))
+    return list(there)[::-1]
+
+
 class TarExport:
     """WebDataset's layout: for each sample, files that share a number and are named by their fields.
 
@@ -93,7 +110,7 @@ class TarExport:
         self, path: Path, fields: Mapping[str, Field], samples: Sequence[Sample], shards: Shards | None = None
     ) -> None:
         self._path, self._fields, self._shards = path, dict(fields), shards or Shards()
-        self._numbered = bool(_NUMBER.search(path.name))
+        self._numbered = is_numbered(path.name)
         if self._shards and not self._numbered:
             raise ValueError(f"{path.name}: several tars need a place for their number, as in train-%06d.tar")
         self._named = KEY in fields
@@ -149,6 +166,9 @@ class TarExport:
     def finish(self) -> None:
         """Close and publish."""
         self._sink.close()
+        place = self._path.with_name
+        for name in left_behind(self._path.name, self._number + 1, lambda name: place(name).exists()):
+            place(name).unlink()
 
     def discard(self) -> None:
         """Remove what was written of the last file."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -20,7 +18,7 @@ from fastloader.formats.fld.manifest import MANIFEST, Manifest
 from fastloader.formats.fld.sending import published_manifest, remove_objects, send
 from fastloader.formats.fld.snapshots import changed, keep, replace_newest
 from fastloader.stores import Directory, ObjectPath
-from fastloader.stores.local import explain, locked, sync_directory
+from fastloader.stores.local import Scratch, explain, locked, sync_directory
 
 
 class FolderChange:
@@ -69,7 +67,7 @@ class BucketChange:
             raise changed(self._where)
         self.before = dataset.manifest
         self._token = secrets.token_hex(4)
-        self._folder = Path(tempfile.mkdtemp(prefix="fastloader-"))
+        self._scratch = Scratch()
         self._fresh: list[str] = []
 
     def name(self, kind: str, number: int) -> str:
@@ -78,7 +76,7 @@ class BucketChange:
 
     def place(self, name: str) -> Path:
         """Where a new file is to be made."""
-        return self._folder / name
+        return self._scratch.path / name
 
     def made(self, name: str) -> None:
         """A new file is finished: it is sent."""
@@ -102,7 +100,7 @@ class BucketChange:
         """Leave nothing behind that was not published."""
         remove_objects(self._where, self._fresh)
         self._fresh = []
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._scratch.discard()
 
 
 FolderOrBucket = FolderChange | BucketChange

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import posixpath
 import secrets
-import shutil
-import tempfile
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,10 +19,18 @@ from fastloader.errors import StoreError
 from fastloader.formats.fld.builder import Chunk, FieldSpec, FldBuilder
 from fastloader.formats.fld.dataset import Dataset
 from fastloader.formats.fld.manifest import MANIFEST, Manifest, Shard, is_sharded
-from fastloader.formats.fld.sending import published_manifest, remove_objects, send, send_in_place_of, version_at
+from fastloader.formats.fld.sending import (
+    published_manifest,
+    refuse_web_servers,
+    remove_objects,
+    send,
+    send_in_place_of,
+    version_at,
+)
 from fastloader.formats.fld.snapshots import changed, history, kept_numbers, replace_newest, snapshot_name
 from fastloader.formats.fld.target import Shards, concatenated, stored_specs
 from fastloader.stores import ObjectPath
+from fastloader.stores.local import Scratch
 
 WAITING = 1
 """Finished shards that wait while another is sent; making more of them would only fill the disk."""
@@ -34,12 +40,14 @@ class ObjectTarget:
     """One object, in place of the one that is there when writing begins, and of no other."""
 
     def __init__(self, where: ObjectPath, specs: Sequence[FieldSpec], page_size: int, *, keys: bool) -> None:
+        refuse_web_servers(where)
         if is_sharded(where):
             raise StoreError("is a folder of shards", path=where, hint="choose another name, or give shard_size")
         self._where = where
         self._version = version_at(where)
-        self._folder = Path(tempfile.mkdtemp(prefix="fastloader-"))
-        self._builder = FldBuilder(self._folder / "one.fld", specs, page_size, keys=keys)
+        self._scratch = Scratch()
+        self._file = self._scratch.path / "one.fld"
+        self._builder = FldBuilder(self._file, specs, page_size, keys=keys)
 
     def append(self, chunk: Chunk) -> None:
         """Store the next samples."""
@@ -48,13 +56,13 @@ class ObjectTarget:
     def finish(self) -> None:
         """Send the file; it appears when all of it is there."""
         self._builder.finish()
-        send_in_place_of(self._version, self._folder / "one.fld", self._where)
+        send_in_place_of(self._version, self._file, self._where)
         self.discard()
 
     def discard(self) -> None:
         """Leave nothing behind."""
         self._builder.discard()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._scratch.discard()
 
 
 class _SentShards(Shards):
@@ -104,6 +112,7 @@ class BucketTarget:
         self, where: ObjectPath, specs: Sequence[FieldSpec], page_size: int, *, keys: bool, shard_size: int | None,
         existing: Dataset | None = None,
     ) -> None:  # fmt: skip
+        refuse_web_servers(where)
         self._where = where
         self._manifest = where / MANIFEST
         self._version, self._before = published_manifest(self._manifest)
@@ -116,14 +125,14 @@ class BucketTarget:
             raise StoreError("is an object", path=where, hint="choose another name, or delete it first")
         first = 0 if existing is None else len(existing.shards)
         specs = stored_specs(specs, existing)
-        self._folder = Path(tempfile.mkdtemp(prefix="fastloader-"))
+        self._scratch = Scratch()
         try:
             self._shards = _SentShards(
-                self._folder, where, specs, page_size, keys=keys, shard_size=shard_size, first=first,
+                self._scratch.path, where, specs, page_size, keys=keys, shard_size=shard_size, first=first,
                 samples=0 if existing is None else existing.num_samples,
             )  # fmt: skip
         except BaseException:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._scratch.discard()
             raise
         self._published = False
 
@@ -165,7 +174,7 @@ class BucketTarget:
         self._shards.close()
         if not self._published:
             remove_objects(self._where, [shard.path for shard in self._shards.done])
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._scratch.discard()
 
 
 def put_manifest(where: ObjectPath, shards: tuple[Shard, ...], version: str | None, before: Manifest | None) -> None:

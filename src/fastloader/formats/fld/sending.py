@@ -10,9 +10,11 @@ from fastloader.errors import FormatError, NotFoundError, StoreError
 from fastloader.formats.fld.manifest import Manifest
 from fastloader.formats.fld.snapshots import changed
 from fastloader.stores import ChangedError, NoConditionsError, ObjectPath
+from fastloader.stores.explaining import answer_broke_off
 
 PIECE = 8 << 20
 TRIES = 10
+SENT_AGAIN = 3
 
 
 def remove_objects(where: ObjectPath, names: Sequence[str]) -> None:
@@ -22,8 +24,17 @@ def remove_objects(where: ObjectPath, names: Sequence[str]) -> None:
             where.store.delete((where / name).key)
 
 
-def send(path: Path, to: ObjectPath, before_it_appears: Callable[[], None] = lambda: None) -> None:
-    """Send a file in parts."""
+def send(path: Path, to: ObjectPath) -> None:
+    """Send a file in parts, from the beginning again where an answer breaks off: a day's work may depend on it."""
+    for left in reversed(range(SENT_AGAIN + 1)):
+        try:
+            return _send(path, to)
+        except StoreError as error:
+            if not left or not answer_broke_off(error):
+                raise
+
+
+def _send(path: Path, to: ObjectPath, before_it_appears: Callable[[], None] = lambda: None) -> None:
     upload = to.store.upload(to.key)
     try:
         with path.open("rb") as file:
@@ -55,7 +66,15 @@ def send_in_place_of(version: str | None, path: Path, to: ObjectPath) -> None:
             raise changed(to) from error
         except NoConditionsError:
             pass
-    send(path, to, check)
+    _send(path, to, check)  # once: an object that is there already might be this one
+
+
+def refuse_web_servers(where: ObjectPath) -> None:
+    """What is only read is told before anything is made for it."""
+    if getattr(where.store, "kind", None) == "http":
+        raise StoreError(
+            "is on a web server, which is only read here", path=where, hint="write to a folder or a bucket"
+        )
 
 
 def version_at(where: ObjectPath) -> str | None:
