@@ -10,6 +10,7 @@ import subprocess
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zstandard
 from tar_files import all_samples, tar, write_tars
@@ -129,6 +130,29 @@ def test_samples_become_tars_that_webdataset_reads(run, tmp_path):
     assert "u-%d.tar.gz: " in result.output
     assert " in 5 files" in result.output
     assert [one["__key__"] for one in fl.open(f"{tmp_path}/u-*.tar.gz")] == [one["__key__"] for one in samples]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # webdataset leaves files open
+def test_values_become_what_their_names_say(tmp_path):
+    import webdataset
+
+    pixels = np.random.default_rng(0).integers(0, 255, (6, 7, 3), np.uint8)
+    samples = [
+        {"__key__": f"{i}", "jpg": pixels, "left.png": pixels[::-1], "json": value}
+        for i, value in enumerate(["text", 5, 1.5, [1, 2], {"a": None}, True])
+    ]
+    ds = fl.Dataset.from_sequence(samples).map(dict)  # of which only its values tell what they are
+    ds.write(tmp_path / "a.tar", {"json": fl.JSONField()})
+    mine = list(fl.open(tmp_path / "a.tar", decode=True))
+    theirs = list(webdataset.WebDataset(str(tmp_path / "a.tar"), shardshuffle=False, empty_check=False).decode("rgb8"))
+    gc.collect()
+    for one, his, wanted in zip(mine, theirs, samples, strict=True):
+        assert one["json"] == his["json"] == wanted["json"]
+        assert np.array_equal(one["left.png"], wanted["left.png"])
+        assert np.array_equal(his["left.png"], wanted["left.png"])
+        assert one["jpg"].shape == his["jpg"].shape == (6, 7, 3)
+    with pytest.raises(fl.FastLoaderError, match=r"field 'jpg'.*no pixels of a file \.jpg: .*float32"):
+        fl.Dataset.from_sequence([{"__key__": "a", "jpg": pixels.astype("float32")}]).write(tmp_path / "b.tar")
 
 
 def test_keys_that_no_file_can_have_are_told(tmp_path):
