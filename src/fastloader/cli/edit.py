@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastloader.cli.archives import choice_of, exclude_option, include_option, json_option, open_archive, quiet_option
+from fastloader.cli.archives import (
+    choice_of,
+    exclude_option,
+    include_option,
+    json_option,
+    open_archive,
+    quiet_option,
+    refuse_unmet,
+)  # fmt: skip
 from fastloader.cli.output import count, printable, say, to_json
 from fastloader.cli.places import located, not_there, settings_of, store_options, usage_errors
 from fastloader.errors import KeyNotFoundError
@@ -61,6 +69,7 @@ def subset(
     choice = choice_of((*patterns, *include), exclude)
     if choice.is_all:
         raise click.UsageError("say what to take: a PATTERN like '*.jpg', --include or --exclude")
+    refuse_unmet(open_archive(archive), patterns)
     _copy(out, (archive,), choice, duplicates="refuse", **options)
 
 
@@ -132,7 +141,7 @@ def rm(
     The bytes stay in its files until fastloader compact; a single file becomes a folder of shards.
     """
     from fastloader.archive.editing import removable, remove
-    from fastloader.cli.archives import say_path
+    from fastloader.cli.archives import facts_of, say_path
 
     if not paths and not include:
         raise click.UsageError("say what to remove: a PATH, or --include and a pattern")
@@ -141,7 +150,10 @@ def rm(
     opened = open_archive(archive)
     if dry_run:
         for row in removable(opened, choice if include else None, names, recursive=recursive):
-            say_path(row[0])
+            if as_json:
+                say(to_json(facts_of(opened.tree.entry(row))))
+            else:
+                say_path(row[0])
         return
     removed = remove(archive, choice if include else None, names, recursive=recursive)
     if as_json:
