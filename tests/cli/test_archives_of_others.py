@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import gc
+import gzip
 import json
 import os
 import subprocess
@@ -130,6 +131,24 @@ def test_samples_become_tars_that_webdataset_reads(run, tmp_path):
     assert "u-%d.tar.gz: " in result.output
     assert " in 5 files" in result.output
     assert [one["__key__"] for one in fl.open(f"{tmp_path}/u-*.tar.gz")] == [one["__key__"] for one in samples]
+
+
+@pytest.mark.parametrize("ending", ["tar", "tar.gz", "tar.zst"])
+def test_pipes_of_a_tar_are_left_out_and_told(run, tmp_path, ending):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("a")
+    os.mkfifo(tmp_path / "in" / "pipe")
+    subprocess.run(["tar", "-cf", tmp_path / "x.tar", "-C", tmp_path / "in", "a.txt", "pipe"], check=True)
+    pack = {"tar": bytes, "tar.gz": gzip.compress, "tar.zst": zstandard.compress}[ending]
+    (tmp_path / f"x.{ending}").write_bytes(pack((tmp_path / "x.tar").read_bytes()))
+    result = run("convert", "--json", "--exclude", "nothing", tmp_path / f"x.{ending}", tmp_path / "x.zip")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count("'pipe' is a device or a pipe, which archives do not hold; left out") == 1
+    assert json.loads(result.stdout)["left_out"] == 1
+    assert zipfile.ZipFile(tmp_path / "x.zip").namelist() == ["a.txt"]
+    result = run("verify", tmp_path / f"x.{ending}")
+    assert (result.exit_code, "1 sample, 1 B of data: all good" in result.stdout) == (0, True)
+    assert f"x.{ending}: 'pipe' is a device or a pipe" in result.stderr
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # webdataset leaves files open
