@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.shell_completion import get_completion_class
 from click.testing import CliRunner, Result
 
 from fastloader.archive import Archive
@@ -307,6 +308,27 @@ def test_completion(shell, tmp_path):
     done = subprocess.run([command], env=os.environ | asked, capture_output=True, text=True, check=False)
     assert "create" in done.stdout
     assert run("completion", "tcsh").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "create ", "create x.fld ", "create -T ", "add ", "extract ", "extract x.fld ", "ls ", "cat ", "verify ",
+        "tree ", "du ", "find ", "merge ", "merge x.fld ", "merge x.fld y.fld ", "subset x.fld ", "reshard x.fld ",
+        "rm ", "compact ", "convert ", "convert x.tar ", "index ", "mount ", "store put ", "log ",
+    ],
+)  # fmt: skip
+def test_paths_are_completed_by_the_shell(words):
+    *before, last = words.split(" ")
+    shell = get_completion_class("bash")(main, {}, "fastloader", "_FASTLOADER_COMPLETE")
+    assert [item.type for item in shell.get_completions(before, last)] in (["file"], ["dir"])
+
+
+@pytest.mark.parametrize("command", sorted(main.commands))
+def test_a_command_alone_says_what_it_needs(command):
+    told = run(command)
+    assert told.exit_code in (0, 2)
+    assert told.exception is None or isinstance(told.exception, SystemExit)
 
 
 @pytest.mark.parametrize("options", [[], ["-s", "4K"]], ids=str)

@@ -11,6 +11,7 @@ import click
 
 from fastloader.cli.archives import facts_of, json_option, open_archive, say_path
 from fastloader.cli.output import count, printable, say, to_json
+from fastloader.cli.places import PLACE
 from fastloader.errors import KeyNotFoundError
 from fastloader.types import format_size, key_bytes, key_text, parse_size
 
@@ -32,7 +33,7 @@ def _top(archive: Archive, path: str) -> bytes:
 
 
 @click.command("tree")
-@click.argument("archive", metavar="ARCHIVE")
+@click.argument("archive", metavar="ARCHIVE", type=PLACE)
 @click.argument("path", metavar="[PATH]", default="")
 @click.option("-L", "--level", type=click.IntRange(min=1), metavar="N", help="Show N levels of folders.")
 @click.option("-d", "--folders", is_flag=True, help="Show folders only.")
@@ -91,7 +92,7 @@ def _tree_facts(archive: Archive, folder: bytes, level: int | None, folders: boo
 
 
 @click.command("du")
-@click.argument("archive", metavar="ARCHIVE")
+@click.argument("archive", metavar="ARCHIVE", type=PLACE)
 @click.argument("path", metavar="[PATH]", default="")
 @click.option(
     "--depth", type=click.IntRange(min=0), default=1, metavar="N", help="Tell of folders N levels deep; 1 by default."
@@ -142,7 +143,7 @@ def _sums(archive: Archive, top: bytes, depth: int) -> Iterator[tuple[bytes, int
 
 
 @click.command("find")
-@click.argument("archive", metavar="ARCHIVE")
+@click.argument("archive", metavar="ARCHIVE", type=PLACE)
 @click.argument("path", metavar="[PATH]", default="")
 @click.option("--name", multiple=True, metavar="PATTERN", help="Names that fit, like '*.jpg'; may be given again.")
 @click.option("--path", "paths", multiple=True, metavar="PATTERN", help="Paths that fit, like 'train/**/*.jpg'.")

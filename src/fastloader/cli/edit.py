@@ -18,7 +18,7 @@ from fastloader.cli.archives import (
     refuse_unmet,
 )  # fmt: skip
 from fastloader.cli.output import count, printable, say, to_json
-from fastloader.cli.places import located, not_there, settings_of, store_options, usage_errors
+from fastloader.cli.places import PLACE, located, not_there, settings_of, store_options, usage_errors
 from fastloader.errors import KeyNotFoundError
 from fastloader.types import format_size, key_bytes
 
@@ -30,8 +30,8 @@ force_option = click.option("--force", is_flag=True, help="Replace OUT.fld if it
 
 
 @click.command("merge")
-@click.argument("out", metavar="OUT.fld")
-@click.argument("archives", metavar="ARCHIVE...", nargs=-1, required=True)
+@click.argument("out", metavar="OUT.fld", type=PLACE)
+@click.argument("archives", metavar="ARCHIVE...", nargs=-1, required=True, type=PLACE)
 @click.option(
     "--duplicates", type=click.Choice(["refuse", "first", "last"]), default="refuse",
     help="Which to take where several have the same path; by default that is an error.",
@@ -48,8 +48,8 @@ def merge(out: str, archives: tuple[str, ...], duplicates: Any, **options: Any) 
 
 
 @click.command("subset")
-@click.argument("out", metavar="OUT.fld")
-@click.argument("archive", metavar="ARCHIVE")
+@click.argument("out", metavar="OUT.fld", type=PLACE)
+@click.argument("archive", metavar="ARCHIVE", type=PLACE)
 @click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
 @include_option
 @exclude_option
@@ -74,8 +74,8 @@ def subset(
 
 
 @click.command("reshard")
-@click.argument("out", metavar="OUT.fld")
-@click.argument("archive", metavar="ARCHIVE")
+@click.argument("out", metavar="OUT.fld", type=PLACE)
+@click.argument("archive", metavar="ARCHIVE", type=PLACE)
 @shard_option
 @force_option
 @json_option
@@ -124,7 +124,7 @@ def _copy(
 
 
 @click.command("rm")
-@click.argument("archive", metavar="ARCHIVE")
+@click.argument("archive", metavar="ARCHIVE", type=PLACE)
 @click.argument("paths", metavar="[PATH]...", nargs=-1)
 @include_option
 @exclude_option
@@ -163,7 +163,7 @@ def rm(
 
 
 @click.command("compact")
-@click.argument("dataset", metavar="DATASET")
+@click.argument("dataset", metavar="DATASET", type=PLACE)
 @click.option("-s", "--shard-size", metavar="SIZE", help="Write all samples anew, in shards of about this size.")
 @click.option("--drop-snapshots", is_flag=True, help="Forget all snapshots before, and remove what only they need.")
 @json_option

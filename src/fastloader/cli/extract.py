@@ -17,11 +17,12 @@ from fastloader.cli.archives import (
     refuse_unmet,
 )  # fmt: skip
 from fastloader.cli.output import count, printable, say, to_json
+from fastloader.cli.places import PLACE
 from fastloader.errors import KeyNotFoundError
 
 
 @click.command("extract")
-@click.argument("archive", metavar="ARCHIVE")
+@click.argument("archive", metavar="ARCHIVE", type=PLACE)
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
 @include_option
