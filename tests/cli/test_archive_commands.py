@@ -232,6 +232,23 @@ def test_extract_some(archive, tmp_path):
     assert run("extract", archive, tmp_path / "none", "*.nothing").exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["find", "x.fld", "--path", "[z-a]"], "[z-a]: no pattern of paths"),
+        (["find", "x.fld", "--name", "[z-a]"], "[z-a]: no pattern of paths"),
+        (["create", "s3://", "in"], "names no bucket"),
+        (["convert", "--archive", "x.fld", "y.tar.xz"], "y.tar.xz: such archives are not written"),
+        (["convert", "--archive", "x.fld", "y.parquet"], "y.parquet: such archives are not written"),
+    ],
+)
+def test_wrong_usage_is_told_and_makes_nothing(archive, tmp_path, monkeypatch, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    told = run(*arguments)
+    assert (told.exit_code, said in told.output) == (2, True)
+    assert sorted(os.listdir()) == ["in", "x.fld"]
+
+
 def test_every_pattern_that_is_given_fits_something(archive, tmp_path):
     for patterns in (
         ["cats", "*.nothing"],

@@ -46,6 +46,14 @@ def translate(pattern: str) -> str:
     return "(?s:" + "".join(out) + ")"
 
 
+def compiled(pattern: str) -> re.Pattern[str]:
+    """What fits a pattern as a whole."""
+    try:
+        return re.compile(translate(pattern))
+    except re.error as error:
+        raise ValueError(f"{pattern}: no pattern of paths: {error}") from error
+
+
 def fixed_part(pattern: str) -> str:
     """The folders that a pattern names without any choice, with a slash behind: only what is in them can fit.
 

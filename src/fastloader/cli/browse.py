@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -159,12 +158,14 @@ def find(
 
     A hard link is a file, too, of the size its file has.
     """
-    from fastloader.archive.patterns import translate
+    from fastloader.archive.patterns import compiled
     from fastloader.formats.entries import EntryKind
 
     opened = open_archive(archive)
-    names = [re.compile(translate(one)).fullmatch for one in name]
-    whole = [re.compile(translate(one)).fullmatch for one in paths]
+    try:
+        names, whole = ([compiled(one).fullmatch for one in some] for some in (name, paths))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
     bounds = _bounds(size)
     wanted = None if kind is None else {EntryKind[_KINDS[kind]]} | ({EntryKind.HARDLINK} if kind == "f" else set())
     for row in _rows(opened, _top(opened, path)):

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from fastloader.formats.entries import Entry, EntrySource
 
 
+_NOT_WRITTEN = (
+    ".parquet", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.lz4", ".7z", ".rar", ".barecat-sqlite-index",
+)  # fmt: skip
+"""Endings that nobody gives to a folder."""
+
+
 def between_archives(sources: tuple[str, ...], destination: str) -> bool:
     """Whether files are to be copied, rather than samples: told from what there is and how the name ends."""
     from fastloader.archive.conversion import kind_of, named_kind
@@ -85,12 +91,17 @@ def copy(
 ) -> None:  # fmt: skip
     """Copy an archive, and tell of it."""
     from fastloader.archive.choosing import Chosen
-    from fastloader.archive.conversion import sink_at, source_at
+    from fastloader.archive.conversion import ENDINGS, sink_at, source_at
     from fastloader.formats.entries import copy_entries
     from fastloader.progress import progress
 
     if os.path.lexists(destination) and not force:
         raise click.UsageError(f"{destination} is there already; --force replaces it")
+    if destination.lower().endswith(_NOT_WRITTEN):
+        raise click.UsageError(
+            f"{destination}: such archives are not written; those that end with {', '.join(ENDINGS)} are, and folders, "
+            "whose names end with a slash"
+        )
     told: dict[str, None] = {}
 
     def tell(text: str) -> None:

@@ -17,7 +17,7 @@ import click
 from fastloader.cli.archives import choice_of, exclude_option, include_option, json_option, quiet_option
 from fastloader.cli.engines import engine_options, is_ray
 from fastloader.cli.output import complain, count, printable, say, to_json
-from fastloader.cli.places import PLACE
+from fastloader.cli.places import PLACE, usage_errors
 from fastloader.cli.status import NoSuchDatasetError, existing
 from fastloader.errors import KeyNotFoundError, StoreError
 
@@ -87,7 +87,8 @@ def create(
     """
     from fastloader.stores.urls import local_path
 
-    local = local_path(archive)
+    with usage_errors():
+        local = local_path(archive)
     if local is not None and os.path.lexists(local) and not force:
         raise click.UsageError(f"{archive} is there already; --force replaces it, and fastloader add adds to it")
     cluster = (address,) if is_ray(engine, address, shard_size) else None
