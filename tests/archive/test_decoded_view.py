@@ -14,7 +14,7 @@ from PIL import Image
 
 import fastloader as fl
 from fastloader.archive import Archive, ArchiveWriter, DecodedView
-from fastloader.archive.decoded import Codec
+from fastloader.archive.decoded import CODECS, Codec
 from fastloader.formats.entries import Entry
 
 ARRAY = np.arange(12, dtype="<f4").reshape(3, 4)
@@ -159,3 +159,16 @@ def test_a_file_that_unpacks_without_end_is_refused(tmp_path, monkeypatch):
     for path in view:
         with pytest.raises(fl.DecodeError, match="unpacked"):
             view[path]
+
+
+def test_views_of_the_same_codecs_do_not_share_what_is_trusted(tmp_path):
+    codecs = dict(CODECS)
+    with ArchiveWriter(tmp_path / "x.fld") as writer:
+        trusting = DecodedView(writer, allow_pickle=True, codecs=codecs)
+        trusting.register("mine", bytes, bytes)
+        trusting["a.pkl"] = {"a": 1}
+    other = DecodedView(Archive(tmp_path / "x.fld"), codecs=codecs)
+    with pytest.raises(fl.DecodeError, match="is a pickle"):
+        other["a.pkl"]
+    assert "mine" not in other.codecs
+    assert codecs == CODECS

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.shell_completion import get_completion_class
 from click.testing import CliRunner, Result
 
 from fastloader.archive import Archive
@@ -181,6 +182,8 @@ def test_add_rm_and_compact(archive, folder, tmp_path):
     assert good("cat", archive, "birds/4.txt") == "four"
     assert good("cat", archive, "new\nline") == "newer"
     assert good("rm", "-n", archive, "--include", "*.bin").split() == ["cats/2.bin"]
+    would = [json.loads(line) for line in good("rm", "-n", "--json", archive, "--include", "*.bin").splitlines()]
+    assert [(one["path"], one["kind"], one["size"]) for one in would] == [("cats/2.bin", "file", 2000)]
     assert "2 removed" in good("rm", archive, "cats/2.bin", "link")
     refused = run("rm", archive, "dogs")
     assert (refused.exit_code, "-r removes what is in it" in refused.output) == (2, True)
@@ -229,6 +232,68 @@ def test_extract_some(archive, tmp_path):
     assert run("extract", archive, tmp_path / "none", "*.nothing").exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["find", "x.fld", "--path", "[z-a]"], "[z-a]: no pattern of paths"),
+        (["find", "x.fld", "--name", "[z-a]"], "[z-a]: no pattern of paths"),
+        (["create", "s3://", "in"], "names no bucket"),
+        (["convert", "--archive", "x.fld", "y.tar.xz"], "y.tar.xz: such archives are not written"),
+        (["convert", "--archive", "x.fld", "y.parquet"], "y.parquet: such archives are not written"),
+    ],
+)
+def test_wrong_usage_is_told_and_makes_nothing(archive, tmp_path, monkeypatch, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    told = run(*arguments)
+    assert (told.exit_code, said in told.output) == (2, True)
+    assert sorted(os.listdir()) == ["in", "x.fld"]
+
+
+def test_every_pattern_that_is_given_fits_something(archive, tmp_path):
+    for patterns in (
+        ["cats", "*.nothing"],
+        ["cats/1.txt", "cats/9.txt"],
+        ["1.txt", "9.txt"],
+        ["cats", "dogs/old/**", "9"],
+    ):
+        for command in (["extract", archive, tmp_path / "out"], ["subset", tmp_path / "out", archive]):
+            told = run(*command, *patterns)
+            assert told.exit_code == 2
+            assert f"nothing fits {patterns[-1]!r}; " in told.output
+            assert not (tmp_path / "out").exists()
+    good("extract", "-q", archive, tmp_path / "out", "1.txt", "dogs/", "new*", "cats/[2]*")
+    found = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file())
+    assert found == ["cats/1.txt", "cats/2.bin", "dogs/old/3.txt", "new\nline"]
+
+
+def test_names_with_brackets_are_given_as_they_are(tmp_path):
+    (tmp_path / "in" / "a[1]").mkdir(parents=True)
+    for name in ("a[1]/b[2].txt", "b2.txt", "b3.txt"):
+        (tmp_path / "in" / name).write_text(name)
+    good("create", "-q", tmp_path / "x.fld", tmp_path / "in")
+    for pattern, wanted in (("a[1]/b[2].txt", ["a[1]/b[2].txt"]), ("b[2].txt", ["a[1]/b[2].txt", "b2.txt"])):
+        good("subset", "-q", "--force", tmp_path / "y.fld", tmp_path / "x.fld", pattern)
+        assert list(Archive(tmp_path / "y.fld")) == wanted
+    good("create", "-q", "--exclude", "a[1]", tmp_path / "z.fld", tmp_path / "in")
+    assert list(Archive(tmp_path / "z.fld")) == ["b2.txt", "b3.txt"]
+
+
+def test_a_list_of_a_link_and_of_what_lies_below_it_is_refused(tmp_path):
+    (tmp_path / "in" / "real").mkdir(parents=True)
+    (tmp_path / "in" / "real" / "x").write_text("x")
+    (tmp_path / "in" / "link-2").write_text("between them")
+    os.symlink("real", tmp_path / "in" / "link")
+    (tmp_path / "list").write_text("link\nlink-2\nlink/x\n")
+    told = run("create", "-T", tmp_path / "list", tmp_path / "x.fld", tmp_path / "in")
+    assert told.exit_code == 2
+    assert "the list has 'link/x' and the link 'link'" in told.output
+    assert not (tmp_path / "x.fld").exists()
+    (tmp_path / "list").write_text("link-2\nlink/x\n")
+    good("create", "-q", "-T", tmp_path / "list", tmp_path / "x.fld", tmp_path / "in")
+    good("extract", "-q", tmp_path / "x.fld", tmp_path / "out")
+    assert (tmp_path / "out" / "link" / "x").read_text() == "x"
+
+
 @pytest.mark.parametrize("command", ["extract", "add", "tree", "du", "find", "rm", "compact", "ls", "cat"])
 def test_what_is_not_there_and_what_is_no_archive(tmp_path, everything, command):
     more = {"extract": [tmp_path / "out"], "add": [tmp_path], "rm": ["x"], "cat": ["x"]}.get(command, [])
@@ -260,6 +325,27 @@ def test_completion(shell, tmp_path):
     done = subprocess.run([command], env=os.environ | asked, capture_output=True, text=True, check=False)
     assert "create" in done.stdout
     assert run("completion", "tcsh").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "create ", "create x.fld ", "create -T ", "add ", "extract ", "extract x.fld ", "ls ", "cat ", "verify ",
+        "tree ", "du ", "find ", "merge ", "merge x.fld ", "merge x.fld y.fld ", "subset x.fld ", "reshard x.fld ",
+        "rm ", "compact ", "convert ", "convert x.tar ", "index ", "mount ", "store put ", "log ",
+    ],
+)  # fmt: skip
+def test_paths_are_completed_by_the_shell(words):
+    *before, last = words.split(" ")
+    shell = get_completion_class("bash")(main, {}, "fastloader", "_FASTLOADER_COMPLETE")
+    assert [item.type for item in shell.get_completions(before, last)] in (["file"], ["dir"])
+
+
+@pytest.mark.parametrize("command", sorted(main.commands))
+def test_a_command_alone_says_what_it_needs(command):
+    told = run(command)
+    assert told.exit_code in (0, 2)
+    assert told.exception is None or isinstance(told.exception, SystemExit)
 
 
 @pytest.mark.parametrize("options", [[], ["-s", "4K"]], ids=str)

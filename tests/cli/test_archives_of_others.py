@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import filecmp
 import gc
+import gzip
 import json
 import os
 import subprocess
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zstandard
 from tar_files import all_samples, tar, write_tars
@@ -129,6 +131,47 @@ def test_samples_become_tars_that_webdataset_reads(run, tmp_path):
     assert "u-%d.tar.gz: " in result.output
     assert " in 5 files" in result.output
     assert [one["__key__"] for one in fl.open(f"{tmp_path}/u-*.tar.gz")] == [one["__key__"] for one in samples]
+
+
+@pytest.mark.parametrize("ending", ["tar", "tar.gz", "tar.zst"])
+def test_pipes_of_a_tar_are_left_out_and_told(run, tmp_path, ending):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("a")
+    os.mkfifo(tmp_path / "in" / "pipe")
+    subprocess.run(["tar", "-cf", tmp_path / "x.tar", "-C", tmp_path / "in", "a.txt", "pipe"], check=True)
+    pack = {"tar": bytes, "tar.gz": gzip.compress, "tar.zst": zstandard.compress}[ending]
+    (tmp_path / f"x.{ending}").write_bytes(pack((tmp_path / "x.tar").read_bytes()))
+    result = run("convert", "--json", "--exclude", "nothing", tmp_path / f"x.{ending}", tmp_path / "x.zip")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count("'pipe' is a device or a pipe, which archives do not hold; left out") == 1
+    assert json.loads(result.stdout)["left_out"] == 1
+    assert zipfile.ZipFile(tmp_path / "x.zip").namelist() == ["a.txt"]
+    result = run("verify", tmp_path / f"x.{ending}")
+    assert (result.exit_code, "1 sample, 1 B of data: all good" in result.stdout) == (0, True)
+    assert f"x.{ending}: 'pipe' is a device or a pipe" in result.stderr
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # webdataset leaves files open
+def test_values_become_what_their_names_say(tmp_path):
+    import webdataset
+
+    pixels = np.random.default_rng(0).integers(0, 255, (6, 7, 3), np.uint8)
+    samples = [
+        {"__key__": f"{i}", "jpg": pixels, "left.png": pixels[::-1], "json": value}
+        for i, value in enumerate(["text", 5, 1.5, [1, 2], {"a": None}, True])
+    ]
+    ds = fl.Dataset.from_sequence(samples).map(dict)  # of which only its values tell what they are
+    ds.write(tmp_path / "a.tar", {"json": fl.JSONField()})
+    mine = list(fl.open(tmp_path / "a.tar", decode=True))
+    theirs = list(webdataset.WebDataset(str(tmp_path / "a.tar"), shardshuffle=False, empty_check=False).decode("rgb8"))
+    gc.collect()
+    for one, his, wanted in zip(mine, theirs, samples, strict=True):
+        assert one["json"] == his["json"] == wanted["json"]
+        assert np.array_equal(one["left.png"], wanted["left.png"])
+        assert np.array_equal(his["left.png"], wanted["left.png"])
+        assert one["jpg"].shape == his["jpg"].shape == (6, 7, 3)
+    with pytest.raises(fl.FastLoaderError, match=r"field 'jpg'.*no pixels of a file \.jpg: .*float32"):
+        fl.Dataset.from_sequence([{"__key__": "a", "jpg": pixels.astype("float32")}]).write(tmp_path / "b.tar")
 
 
 def test_keys_that_no_file_can_have_are_told(tmp_path):

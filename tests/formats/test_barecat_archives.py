@@ -149,6 +149,25 @@ def test_what_the_package_wrote_is_read_after_deletes_and_defrag(tmp_path):
         assert {e.name: bytes(e.read()) for e in BarecatSource(path).entries() if e.is_file} == left
 
 
+@pytest.mark.parametrize("defrag", [False, True])
+def test_empty_files_behind_what_the_package_deleted_are_read(tmp_path, defrag):
+    path = theirs(tmp_path / "a.barecat", 5, 1000)
+    with barecat.Barecat(path, readonly=False, append_only=False) as archive:
+        archive["last"] = bytes(900)
+        archive["empty/1"] = archive["empty/2"] = b""
+        del archive["last"]  # cuts the shard, and the empty files keep their offset
+        if defrag:
+            archive.defrag()
+        left = {name: bytes(archive[name]) for name in archive}
+    assert {one["path"]: one["data"] for one in fl.open(path)} == left
+    loader = fl.DataLoader(fl.open(path), 3, shuffle=False, fields=["data"])
+    assert sorted(bytes(one) for batch in loader for one in batch["data"]) == sorted(left.values())
+    assert [one for one in faults_of(str(path)) if isinstance(one, Fault)] == []
+    entries = [entry for entry in BarecatSource(path).entries() if entry.is_file]
+    assert {entry.name: bytes(entry.read()) for entry in entries} == left
+    assert {entry.name: bytes(entry.part(0, entry.size)) for entry in entries} == left
+
+
 def test_the_older_names_are_found(tmp_path):
     path = theirs(tmp_path / "a.barecat")
     path.rename(tmp_path / "a.barecat-sqlite-index")

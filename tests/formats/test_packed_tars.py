@@ -14,7 +14,7 @@ from tar_files import all_samples, members, sample, tar
 import fastloader as fl
 from fastloader.formats import tar_packed
 from fastloader.formats.entries import Entry
-from fastloader.formats.objects import open_object
+from fastloader.formats.objects import Reading, open_object
 from fastloader.formats.tar_entries import TarSink
 from fastloader.testing import FormatContract, identical
 
@@ -102,6 +102,28 @@ def test_any_byte_of_a_long_gzip_file_can_be_reached(tmp_path, monkeypatch):
         assert dataset[i]["bin"] == data[f"{i}.bin"]
     again = fl.open(tmp_path / "a.tar.gz")
     assert again[150]["bin"] == data["150.bin"]
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt(), fl.StoreError("the store does not answer")])
+def test_what_ends_a_read_of_a_gzip_file_is_no_damage(tmp_path, monkeypatch, raised):
+    path = tmp_path / "a.tar.gz"
+    noise = np.random.default_rng(0).bytes(3 << 20)
+    path.write_bytes(gzipped(tar([("a.bin", noise), ("b.bin", noise[::-1])])))
+    ds = fl.open(path)
+    read = Reading.readinto
+
+    def fails(self, buffer):
+        monkeypatch.setattr(Reading, "readinto", read)
+        raise raised
+
+    monkeypatch.setattr(Reading, "readinto", fails)
+    with pytest.raises(type(raised)) as caught:
+        ds[1]
+    assert caught.value is raised
+    assert ds[1]["bin"] == noise[::-1]
+    monkeypatch.setattr(Reading, "readinto", fails)
+    with pytest.raises(type(raised)):
+        tar_packed.Gzipped(open_object(str(path))).read(0, 100)
 
 
 def test_an_index_of_a_gzip_file_is_kept(tmp_path, cache, monkeypatch):

@@ -376,6 +376,11 @@ def test_arguments_of_other_fitting_types_are_taken(options, reader):
     assert sum(len(batch["n"]) for batch in fl.DataLoader(reader, **options)) > 0
 
 
+def test_a_loader_is_no_dataset_of_another(reader):
+    with pytest.raises(TypeError, match="not a DataLoader"):
+        fl.DataLoader(fl.DataLoader(reader, 4, seed=3), 2)
+
+
 @pytest.mark.parametrize("change", ["done", "negative"])
 def test_a_state_past_the_end_of_its_epoch_is_refused(change, reader):
     loader = fl.DataLoader(reader, 8)

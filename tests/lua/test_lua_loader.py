@@ -20,6 +20,7 @@ from forking import forked
 from left_behind import files, left, python_threads
 
 import fastloader as fl
+from fastloader.lua.reading import Asked, PlanReader
 
 FOLLOW_INDEX = """
 return {
@@ -385,23 +386,43 @@ def test_bytes_outside_a_file_are_refused_where_they_are_named(tmp_path, offset,
         list(planning(body, path=str(path)))
 
 
-def test_a_forged_handle_reads_nothing(tmp_path):
-    body = """
-        local forged = setmetatable({number = 3, size = 1e9, path = "x"}, {__metatable = false})
-        g_loader:add_entry(forged, "k", 0, 10)
-        g_loader:finish_row()
+@pytest.mark.parametrize("call", ['add_entry(forged, "k", 0, 10)', "close_file(forged)"])
+def test_a_forged_handle_is_none(call):
+    body = f"""
+        local forged = setmetatable({{number = 0, size = 1e9, path = "x"}}, {{__metatable = false}})
+        g_loader:{call}
     """
-    with pytest.raises(fl.LuaError, match="not opened"):
+    with pytest.raises(fl.LuaError, match="the handle is what open_file gave"):
         list(planning(body))
 
 
-def test_rows_that_are_lost_are_told_whatever_the_script_catches(tmp_path):
+def test_what_a_script_writes_into_a_handle_changes_nothing(tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(bytes(range(100)))
     body = """
-        local forged = setmetatable({number = 3, size = 1e9, path = "x"}, {__metatable = false})
-        pcall(function() g_loader:add_entry(forged, "k", 0, 10) g_loader:finish_row() end)
-        for i = 1, 5 do g_loader:add_entry_bytes("n", tostring(i)) g_loader:finish_row() end
+        local f = g_loader:open_file(g_config.path)
+        for name, value in pairs({number = 7, size = 1e9, path = "x", closed = true}) do rawset(f, name, value) end
+        g_loader:add_entry(f, "k", 10, 5)
+        g_loader:finish_row()
+        g_loader:add_entry(f, "k", 90, 11)
     """
-    with pytest.raises(fl.LuaError, match=r"rows that were planned can't be read: .*not opened"):
+    rows = iter(planning(body, path=str(path)))
+    assert bytes(next(rows)["k"]) == bytes(range(10, 15))
+    with pytest.raises(fl.LuaError, match=r"bytes 90 to 101 of .*data, which has 100"):
+        next(rows)
+
+
+def test_rows_that_are_lost_are_told_whatever_the_script_catches(monkeypatch):
+    def submit(reader, entries):
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(PlanReader, "submit", submit)
+    body = """
+        for i = 1, 5 do
+            pcall(function() g_loader:add_entry_bytes("n", tostring(i)) g_loader:finish_row() end)
+        end
+    """
+    with pytest.raises(fl.LuaError, match="rows that were planned can't be read: OSError: the disk is gone"):
         list(planning(body))
 
 
@@ -426,6 +447,81 @@ def test_a_closed_file_is_not_read_but_what_was_planned_of_it_is(tmp_path):
     assert contents_of(planning(good, path=str(path))) == [{"k": bytes(range(10, 15))}]
     with pytest.raises(fl.LuaError, match="was closed"):
         list(planning(good + "g_loader:add_entry(f, 'k', 0, 1)", path=str(path)))
+
+
+@pytest.mark.parametrize("closed", ["own", "another"])
+def test_a_file_may_be_closed_before_the_row_is_finished(tmp_path, closed):
+    path = tmp_path / "data"
+    path.write_bytes(bytes(range(100)))
+    body = """
+        local kept = g_loader:open_file(g_config.path)
+        for i = 1, 50 do
+            local f = g_loader:open_file(g_config.path)
+            g_loader:add_entry(g_config.closed == "own" and f or kept, "first", i, 3)
+            g_loader:close_file(f)
+            g_loader:add_entry_bytes("second", tostring(i))
+            g_loader:finish_row()
+        end
+    """
+    found = contents_of(planning(body, path=str(path), closed=closed))
+    assert found == [{"first": bytes(range(i, i + 3)), "second": b"%d" % i} for i in range(1, 51)]
+
+
+def test_there_may_be_a_file_a_row(tmp_path):
+    for i in range(300):
+        (tmp_path / f"{i:03d}").write_bytes(b"%d" % i)
+    body = """
+        for path in scan_dir(g_config.folder):iter() do
+            local f = g_loader:open_file(path)
+            g_loader:add_entry(f, "k", 0, path:match("00%d$") and 1 or path:match("0%d%d$") and 2 or 3)
+            g_loader:finish_row()
+            g_loader:close_file(f)
+        end
+    """
+    assert [int(bytes(row["k"])) for row in planning(body, folder=str(tmp_path))] == list(range(300))
+
+
+def test_rows_may_have_keys_of_their_own(monkeypatch):
+    known = []
+
+    class Counted(Asked):
+        def __init__(self, reader, planned):
+            known.append(len(planned.keys))
+            super().__init__(reader, planned)
+
+    monkeypatch.setattr("fastloader.lua.loader.Asked", Counted)
+    body = """
+        for i = 1, 30000 do
+            g_loader:add_entry_bytes("key " .. i, tostring(i))
+            g_loader:add_entry_bytes("same", "")
+            g_loader:finish_row()
+        end
+    """
+    rows = [row.keys() for row in planning(body)]
+    assert rows == [[f"key {i}", "same"] for i in range(1, 30001)]
+    assert max(known) < 15000  # and not all there ever were
+
+
+@pytest.mark.parametrize("entry", ["", "g_loader:add_entry_bytes('k', '')"])
+def test_rows_without_bytes_are_not_planned_without_end(monkeypatch, entry):
+    planned_rows = []
+
+    class Counted(Asked):
+        def __init__(self, reader, planned):
+            planned_rows.append(len(planned.counts))
+            super().__init__(reader, planned)
+
+    monkeypatch.setattr("fastloader.lua.loader.Asked", Counted)
+    body = f"while true do {entry} g_loader:finish_row() end"
+    script = f"return {{ init_ctx = function() end, row_generator = function() {body} end }}"
+    rows = iter(fl.LuaLoader(script, memory_limit="4MiB"))
+    next(rows)
+    before, deadline = -1, time.monotonic() + 20
+    while before != len(planned_rows) and time.monotonic() < deadline:
+        before = len(planned_rows)
+        time.sleep(0.3)
+    assert sum(planned_rows) < 100_000
+    rows.close()
 
 
 def test_rows_before_an_error_come_first():
@@ -467,6 +563,33 @@ def test_a_broken_index_names_the_byte(tmp_path):
 def test_the_sandbox_has_no_way_out(reach):
     body = f"local ok, it = pcall(function() return {reach} end) assert(not ok or it == nil, 'reached')"
     list(planning(body))
+
+
+@pytest.mark.parametrize("call", ["for _ in msgpack_unpacker(g_config.wide):iter() do end", "print('nobody reads it')"])
+def test_no_exception_of_python_reaches_a_script(tmp_path, monkeypatch, call):
+    class Closed(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError("nobody reads it")
+
+    wide = tmp_path / "wide.jsonl"
+    wide.write_text(json.dumps({"a": 10**400}))
+    monkeypatch.setattr(sys, "stdout", Closed())
+    body = f"""
+        local fine, said = pcall(function() {call} end)
+        g_loader:add_entry_bytes("kind", tostring(fine) .. type(said))
+        g_loader:finish_row()
+    """
+    assert contents_of(planning(body, wide=str(wide))) == [{"kind": b"falsestring"}]
+
+
+def test_objects_of_python_have_nothing_for_scripts(monkeypatch):
+    monkeypatch.setattr("fastloader.lua.script._lua_value", lambda lua, value: sys)  # lent by some mistake
+    body = """
+        g_loader:add_entry_bytes("kind", type(g_config))
+        g_loader:add_entry_bytes("reached", tostring(pcall(function() return g_config.modules end)))
+        g_loader:finish_row()
+    """
+    assert contents_of(planning(body)) == [{"kind": b"userdata", "reached": b"false"}]
 
 
 def test_bytecode_is_not_loaded():

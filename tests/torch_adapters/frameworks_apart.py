@@ -376,6 +376,13 @@ def test_a_source_for_grain(path):
         JaxSource(3)
 
 
+def test_an_archive_is_a_source_too(tmp_path):
+    with fl.ArchiveWriter(tmp_path / "x.fld") as writer:
+        fl.DecodedView(writer)["a/b.txt"] = "text"
+    source = pickle.loads(pickle.dumps(JaxSource(fl.Archive(tmp_path / "x.fld"), ["data"])))
+    assert [source[i] for i in range(len(source))] == [{"data": b"text"}]
+
+
 def test_grain_shuffles_batches_and_resumes(path):
     made = grain.MapDataset.source(JaxSource(path, ["label", "x"])).seed(3).shuffle().batch(8)
     assert sorted(n for batch in made for n in batch["label"].tolist()) == list(range(COUNT))

@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import DataLoader, DistributedSampler, WeightedRandomSampler
 
 import fastloader as fl
+from fastloader.formats.entries import Entry
 from fastloader.torch import TorchIterableDataset, TorchMapDataset
 
 COUNT = 103
@@ -102,6 +103,15 @@ def test_workers_get_no_copy_of_the_index(path):
     shared = TorchIterableDataset(path)
     shared.__dict__.pop("_epochs")  # lies in shared memory, whoever has it
     assert len(pickle.dumps(shared.__dict__)) < 2000
+
+
+def test_archives_are_taken_too(tmp_path):
+    with fl.ArchiveWriter(tmp_path / "x.fld") as writer:
+        for i in range(10):
+            writer.add(Entry.of(f"{i}.txt", b"%d" % i))
+    dataset = TorchMapDataset(fl.Archive(tmp_path / "x.fld"), ["data", "size"])
+    loader = DataLoader(dataset, batch_size=4, num_workers=2, collate_fn=list)
+    assert [sample["data"] for batch in loader for sample in batch] == [b"%d" % i for i in range(10)]
 
 
 def test_map_style_expressions_are_taken_too(path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import IO, Any, Literal, NoReturn, Self, overload
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from fastloader import kernels
 from fastloader.archive.content import content_of
 from fastloader.archive.encoding import DATA, IMAGE, is_archive
-from fastloader.archive.patterns import fixed_part, translate
+from fastloader.archive.patterns import compiled, fixed_part
 from fastloader.archive.tree import Row, Tree
 from fastloader.dataset import MapDataset, ReaderDataset
 from fastloader.dataset.base import Node
@@ -323,7 +322,7 @@ class Archive(Steps[MapDataset], Mapping[str, bytes]):
             elif rest and self.isdir(path):
                 yield from self._glob(path, rest)
             return
-        fits = re.compile(translate(name)).fullmatch
+        fits = compiled(name).fullmatch
         for found, *_ in self.tree.children(real):
             last = key_text(found.removesuffix(b"/")).rpartition("/")[2]
             if fits(last):
@@ -334,7 +333,7 @@ class Archive(Steps[MapDataset], Mapping[str, bytes]):
                     yield from self._glob(text, rest)
 
     def _glob_below(self, pattern: str) -> Iterator[str]:
-        fits = re.compile(translate(pattern)).fullmatch
+        fits = compiled(pattern).fullmatch
         top = fixed_part(pattern).rstrip("/")
         if top and not self.isdir(top):
             return
@@ -386,7 +385,7 @@ class Archive(Steps[MapDataset], Mapping[str, bytes]):
 
     def indices(self, pattern: str = "**", *, images: bool = False) -> NDArray[np.int64]:
         """The numbers of the files that fit a pattern, or of those that are images, for ``DataLoader(indices=...)``."""
-        fits = re.compile(translate(pattern)).fullmatch
+        fits = compiled(pattern).fullmatch
         starts, found = self.dataset.row_starts, []
         for path, number, is_node, row in self.tree.below(key_bytes(fixed_part(pattern)).rstrip(b"/")):
             if is_node or not fits(key_text(path)):

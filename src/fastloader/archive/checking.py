@@ -35,7 +35,9 @@ def verify_archive(path: str, show_progress: bool | None = None) -> Report:
     assert kind is not None
     links: dict[bytes, Link] = {}
     with progress("verifying", None, show=show_progress) as advance:
-        entries = unchecked(path, kind).entries()
+        entries = unchecked(
+            path, kind, lambda text: report.notes.append(Problem(path, text.removeprefix(f"{path}: ")))
+        ).entries()
         if kind == "barecat":
             for found in faults_of(path):
                 _count(report, found)

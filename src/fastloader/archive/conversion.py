@@ -57,21 +57,26 @@ def named_kind(path: str) -> str:
 
 
 def source_at(path: str, warn: Warn | None = None) -> EntrySource:
-    """The entries of what is there. ``warn`` is told of files of a folder that change meanwhile, else an error."""
+    """The entries of what is there. ``warn`` is told of files of a folder that change meanwhile, and of devices in a
+    tar, which are an error else.
+    """
     path = as_named(path)
     kind = kind_of(path)
     if kind is None:
         raise FormatError(
             "is no archive", path=path, hint="a tar, a zip, a Barecat archive, a .fld archive or a folder is one"
         )
-    return FolderSource(path, warn=warn) if kind == "folder" else unchecked(path, kind)
+    return FolderSource(path, warn=warn) if kind == "folder" else unchecked(path, kind, warn)
 
 
-def unchecked(path: str, kind: str) -> EntrySource:
+def unchecked(path: str, kind: str, warn: Warn | None = None) -> EntrySource:
     """The entries of an archive with paths as they are told: who passes them on checks them, as ``copy_entries`` does,
-    when those that nobody wants are left out.
+    when those that nobody wants are left out. ``warn`` is told of what no archive holds.
     """
-    return Archive(path) if kind == "fld" else SOURCES[kind](path, checked=False)
+    if kind == "fld":
+        return Archive(path)
+    told = {"warn": warn} if SOURCES[kind] is TarSource else {}
+    return SOURCES[kind](path, checked=False, **told)
 
 
 def sink_at(

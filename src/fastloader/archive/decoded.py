@@ -173,6 +173,8 @@ class DecodedView(Mapping[str, Any]):
     codecs: dict[str, Codec] = field(default_factory=lambda: dict(CODECS))
 
     def __post_init__(self) -> None:
+        # Its own: what is trusted here, or registered, must not be in another view that was given the same.
+        object.__setattr__(self, "codecs", dict(self.codecs))
         for ending, codec in _TRUSTED.items() if self.allow_pickle else ():
             if self.codecs.get(ending) is CODECS.get(ending):  # and no codec of the caller's own
                 self.codecs[ending] = codec

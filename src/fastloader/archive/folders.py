@@ -146,14 +146,19 @@ class FolderSource:
 
     def _listed(self, names: Iterable[bytes]) -> Iterator[bytes | Entry]:
         last = None
+        links: set[bytes] = set()
         for path in sorted_paths(self._relative(name) for name in names):
             path = path.removesuffix(b"/")
             if path == last or path == b"." or self.choice.excludes(path):
                 continue
             last = path
+            if links:
+                _refuse_below(links, path)
             entry = self._looked_at(path)
             if entry is not None:
                 yield entry
+                if isinstance(entry, Entry) and entry.kind is EntryKind.SYMLINK:
+                    links.add(path)
 
     def _relative(self, name: bytes) -> bytes:
         """A name of a list: relative to the folder, or beginning with the folder's own path, as ``find`` gives them."""
@@ -179,6 +184,18 @@ class FolderSource:
                 yield one
             elif not isinstance(one, bytes) and one.kind is EntryKind.DIRECTORY:
                 waiting.append(one)
+
+
+def _refuse_below(links: set[bytes], path: bytes) -> None:
+    """Raise for a path below a link that is taken too, as ``find -L`` lists them: nobody could extract both."""
+    above = path.rpartition(b"/")[0]
+    while above:
+        if above in links:
+            raise ValueError(
+                f"the list has {key_text(path)!r} and the link {key_text(above)!r}, below which nothing can be "
+                "extracted; leave out one of them with --exclude, or list without find -L"
+            )
+        above = above.rpartition(b"/")[0]
 
 
 def _named(found: os.DirEntry[bytes]) -> tuple[bytes, bool]:

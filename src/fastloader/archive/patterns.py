@@ -46,6 +46,14 @@ def translate(pattern: str) -> str:
     return "(?s:" + "".join(out) + ")"
 
 
+def compiled(pattern: str) -> re.Pattern[str]:
+    """What fits a pattern as a whole."""
+    try:
+        return re.compile(translate(pattern))
+    except re.error as error:
+        raise ValueError(f"{pattern}: no pattern of paths: {error}") from error
+
+
 def fixed_part(pattern: str) -> str:
     """The folders that a pattern names without any choice, with a slash behind: only what is in them can fit.
 
@@ -62,13 +70,20 @@ def fixed_part(pattern: str) -> str:
 
 
 def matcher(patterns: Sequence[str]) -> re.Pattern[str] | None:
-    """What fits one of the patterns, as on a command line: one without a slash is for names at any depth."""
+    """What fits one of the patterns, as on a command line: one without a slash is for names at any depth.
+
+    What is called just as a pattern is written fits too: names have brackets, and are given as they are.
+    """
     if not patterns:
         return None
-    return re.compile("|".join(
-        translate(one.strip("/")) if "/" in one.strip("/") else "(?s:(?:.*/)?" + translate(one.strip("/")) + ")"
-        for one in patterns
-    ))  # fmt: skip
+    return re.compile("|".join(_anywhere(one.strip("/")) for one in patterns))
+
+
+def _anywhere(pattern: str) -> str:
+    fits = translate(pattern)
+    if "[" in pattern:
+        fits = f"(?:{fits}|{re.escape(pattern)})"
+    return fits if "/" in pattern else f"(?s:(?:.*/)?{fits})"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import click
 
 from fastloader.cli.output import on_terminal, printable, say, write_bytes
 from fastloader.cli.status import NoSuchDatasetError
-from fastloader.errors import NotFoundError
+from fastloader.errors import KeyNotFoundError, NotFoundError
 
 if TYPE_CHECKING:
     from fastloader.archive import Archive, Choice
@@ -44,6 +44,30 @@ def open_archive(path: str | Path, settings: dict[str, Any] | None = None) -> Ar
         return Archive(path, settings)
     except NotFoundError as error:
         raise NoSuchDatasetError("there is no such file or folder", path=path, hint="check the path") from error
+
+
+def refuse_unmet(archive: Archive, patterns: tuple[str, ...]) -> None:
+    """Raise where one of several patterns fits nothing: who names files wants each of them, and all is known before
+    anything is written. Of one alone it is told by who takes what fits.
+    """
+    if len(patterns) < 2:
+        return
+    names = {one.strip("/").encode("utf-8", "surrogateescape"): one for one in patterns if not set("*?[/") & set(one)}
+    others = [(one, choice_of((one,), ())) for one in patterns if set("*?[/") & set(one)]
+    for row in archive.tree.below():
+        if not names and not others:
+            return
+        path = row[0].removesuffix(b"/")
+        for part in path.split(b"/") if names else ():
+            names.pop(part, None)
+        if others:
+            others = [(one, choice) for one, choice in others if not choice.includes(path)]
+    unmet = [*names.values(), *(one for one, _ in others)]
+    if unmet:
+        raise KeyNotFoundError(
+            f"nothing fits {', '.join(map(repr, unmet[:5]))}{' and others' if len(unmet) > 5 else ''}",
+            path=archive.path, hint=f'"fastloader find {archive.path}" lists all',
+        )  # fmt: skip
 
 
 def is_archive(path: str, settings: dict[str, Any] | None = None) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import click
 
 from fastloader.cli.archives import facts_of, json_option, open_archive, say_path
 from fastloader.cli.output import count, printable, say, to_json
+from fastloader.cli.places import PLACE
 from fastloader.errors import KeyNotFoundError
 from fastloader.types import format_size, key_bytes, key_text, parse_size
 
@@ -32,7 +32,7 @@ def _top(archive: Archive, path: str) -> bytes:
 
 
 @click.command("tree")
-@click.argument("archive", metavar="ARCHIVE")
+@click.argument("archive", metavar="ARCHIVE", type=PLACE)
 @click.argument("path", metavar="[PATH]", default="")
 @click.option("-L", "--level", type=click.IntRange(min=1), metavar="N", help="Show N levels of folders.")
 @click.option("-d", "--folders", is_flag=True, help="Show folders only.")
@@ -91,7 +91,7 @@ def _tree_facts(archive: Archive, folder: bytes, level: int | None, folders: boo
 
 
 @click.command("du")
-@click.argument("archive", metavar="ARCHIVE")
+@click.argument("archive", metavar="ARCHIVE", type=PLACE)
 @click.argument("path", metavar="[PATH]", default="")
 @click.option(
     "--depth", type=click.IntRange(min=0), default=1, metavar="N", help="Tell of folders N levels deep; 1 by default."
@@ -142,7 +142,7 @@ def _sums(archive: Archive, top: bytes, depth: int) -> Iterator[tuple[bytes, int
 
 
 @click.command("find")
-@click.argument("archive", metavar="ARCHIVE")
+@click.argument("archive", metavar="ARCHIVE", type=PLACE)
 @click.argument("path", metavar="[PATH]", default="")
 @click.option("--name", multiple=True, metavar="PATTERN", help="Names that fit, like '*.jpg'; may be given again.")
 @click.option("--path", "paths", multiple=True, metavar="PATTERN", help="Paths that fit, like 'train/**/*.jpg'.")
@@ -158,12 +158,14 @@ def find(
 
     A hard link is a file, too, of the size its file has.
     """
-    from fastloader.archive.patterns import translate
+    from fastloader.archive.patterns import compiled
     from fastloader.formats.entries import EntryKind
 
     opened = open_archive(archive)
-    names = [re.compile(translate(one)).fullmatch for one in name]
-    whole = [re.compile(translate(one)).fullmatch for one in paths]
+    try:
+        names, whole = ([compiled(one).fullmatch for one in some] for some in (name, paths))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
     bounds = _bounds(size)
     wanted = None if kind is None else {EntryKind[_KINDS[kind]]} | ({EntryKind.HARDLINK} if kind == "f" else set())
     for row in _rows(opened, _top(opened, path)):

@@ -17,7 +17,7 @@ from fastloader.cli.archives import choice_of, exclude_option, include_option, j
 from fastloader.cli.copying import between_archives, copy
 from fastloader.cli.engines import engine_options, is_ray
 from fastloader.cli.output import count, printable, say, say_table, to_json
-from fastloader.cli.places import not_there, settings_of, store_options, usage_errors
+from fastloader.cli.places import PLACE, not_there, settings_of, store_options, usage_errors
 from fastloader.cli.status import NoSuchDatasetError
 from fastloader.errors import KeyNotFoundError, NotFoundError, SampleError
 
@@ -30,8 +30,8 @@ _NUMBER = re.compile(r"%0?\d*d")
 
 
 @click.command("convert")
-@click.argument("sources", metavar="SRC...", nargs=-1, required=True)
-@click.argument("destination", metavar="DST")
+@click.argument("sources", metavar="SRC...", nargs=-1, required=True, type=PLACE)
+@click.argument("destination", metavar="DST", type=PLACE)
 @click.option("--format", "format_", metavar="NAME", help="What SRC is, where its bytes do not tell: raw, csv, ...")
 @click.option("--fields", metavar="A,B", help="Take these fields only.")
 @click.option(

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from fastloader.formats.entries import Entry, EntrySource
 
 
+_NOT_WRITTEN = (
+    ".parquet", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.lz4", ".7z", ".rar", ".barecat-sqlite-index",
+)  # fmt: skip
+"""Endings that nobody gives to a folder."""
+
+
 def between_archives(sources: tuple[str, ...], destination: str) -> bool:
     """Whether files are to be copied, rather than samples: told from what there is and how the name ends."""
     from fastloader.archive.conversion import kind_of, named_kind
@@ -85,15 +91,28 @@ def copy(
 ) -> None:  # fmt: skip
     """Copy an archive, and tell of it."""
     from fastloader.archive.choosing import Chosen
-    from fastloader.archive.conversion import sink_at, source_at
+    from fastloader.archive.conversion import ENDINGS, sink_at, source_at
     from fastloader.formats.entries import copy_entries
     from fastloader.progress import progress
 
     if os.path.lexists(destination) and not force:
         raise click.UsageError(f"{destination} is there already; --force replaces it")
+    if destination.lower().endswith(_NOT_WRITTEN):
+        raise click.UsageError(
+            f"{destination}: such archives are not written; those that end with {', '.join(ENDINGS)} are, and folders, "
+            "whose names end with a slash"
+        )
+    told: dict[str, None] = {}
+
+    def tell(text: str) -> None:
+        """Once, though entries may be gone through several times."""
+        if text not in told:
+            told[text] = None
+            complain(text)
+
     began = time.monotonic()
     try:
-        there = _Counted(source_at(source, complain))
+        there = _Counted(source_at(source, tell))
         sink = sink_at(
             destination, shard_size=shard_size, compression=compression, workers=jobs, overwrite=force,
             any_links=any_links,
@@ -122,7 +141,8 @@ def copy(
     if as_json:
         facts = {
             "path": destination, "sources": [source], "entries": copied, "files": taken.files, "bytes": taken.bytes,
-            "left_out": there.entries_ - copied, "seconds": round(seconds, 3),
+            "left_out": there.entries_ - copied + sum(text.endswith("left out") for text in told),
+            "seconds": round(seconds, 3),
         }  # fmt: skip
         say(to_json(facts))
     elif not quiet:

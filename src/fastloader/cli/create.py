@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import click
 from fastloader.cli.archives import choice_of, exclude_option, include_option, json_option, quiet_option
 from fastloader.cli.engines import engine_options, is_ray
 from fastloader.cli.output import complain, count, printable, say, to_json
+from fastloader.cli.places import PLACE, usage_errors
 from fastloader.cli.status import NoSuchDatasetError, existing
 from fastloader.errors import KeyNotFoundError, StoreError
 
@@ -33,7 +35,7 @@ class _Compressing(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The option alone is joined to what it means."""
         end = args.index("--") if "--" in args else len(args)
-        pairs = zip(args[:end], [*args[1:end], ""], strict=True)
+        pairs = zip_longest(args[:end], args[1:end], fillvalue="")
         joined = [
             f"{one}=zstd" if one == "--compress" and not _CODEC.fullmatch(behind) else one for one, behind in pairs
         ]
@@ -46,7 +48,7 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
         include_option,
         exclude_option,
         click.option(
-            "-T", "--files-from", metavar="FILE",
+            "-T", "--files-from", metavar="FILE", type=PLACE,
             help="Take the paths that FILE lists, a line each, relative to DIR; - is standard input.",
         ),
         click.option(
@@ -66,7 +68,7 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command("create", cls=_Compressing)
-@click.argument("archive", metavar="OUT.fld")
+@click.argument("archive", metavar="OUT.fld", type=PLACE)
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Replace OUT.fld if it is there.")
 @_shared
@@ -85,7 +87,8 @@ def create(
     """
     from fastloader.stores.urls import local_path
 
-    local = local_path(archive)
+    with usage_errors():
+        local = local_path(archive)
     if local is not None and os.path.lexists(local) and not force:
         raise click.UsageError(f"{archive} is there already; --force replaces it, and fastloader add adds to it")
     cluster = (address,) if is_ray(engine, address, shard_size) else None
@@ -93,7 +96,7 @@ def create(
 
 
 @click.command("add", cls=_Compressing)
-@click.argument("archive", metavar="ARCHIVE")
+@click.argument("archive", metavar="ARCHIVE", type=PLACE)
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--replace", is_flag=True, help="Put files in place of those in the archive that have the same path.")
 @_shared

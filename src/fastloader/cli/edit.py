@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastloader.cli.archives import choice_of, exclude_option, include_option, json_option, open_archive, quiet_option
+from fastloader.cli.archives import (
+    choice_of,
+    exclude_option,
+    include_option,
+    json_option,
+    open_archive,
+    quiet_option,
+    refuse_unmet,
+)  # fmt: skip
 from fastloader.cli.output import count, printable, say, to_json
-from fastloader.cli.places import located, not_there, settings_of, store_options, usage_errors
+from fastloader.cli.places import PLACE, located, not_there, settings_of, store_options, usage_errors
 from fastloader.errors import KeyNotFoundError
 from fastloader.types import format_size, key_bytes
 
@@ -22,8 +30,8 @@ force_option = click.option("--force", is_flag=True, help="Replace OUT.fld if it
 
 
 @click.command("merge")
-@click.argument("out", metavar="OUT.fld")
-@click.argument("archives", metavar="ARCHIVE...", nargs=-1, required=True)
+@click.argument("out", metavar="OUT.fld", type=PLACE)
+@click.argument("archives", metavar="ARCHIVE...", nargs=-1, required=True, type=PLACE)
 @click.option(
     "--duplicates", type=click.Choice(["refuse", "first", "last"]), default="refuse",
     help="Which to take where several have the same path; by default that is an error.",
@@ -40,8 +48,8 @@ def merge(out: str, archives: tuple[str, ...], duplicates: Any, **options: Any) 
 
 
 @click.command("subset")
-@click.argument("out", metavar="OUT.fld")
-@click.argument("archive", metavar="ARCHIVE")
+@click.argument("out", metavar="OUT.fld", type=PLACE)
+@click.argument("archive", metavar="ARCHIVE", type=PLACE)
 @click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
 @include_option
 @exclude_option
@@ -61,12 +69,13 @@ def subset(
     choice = choice_of((*patterns, *include), exclude)
     if choice.is_all:
         raise click.UsageError("say what to take: a PATTERN like '*.jpg', --include or --exclude")
+    refuse_unmet(open_archive(archive), patterns)
     _copy(out, (archive,), choice, duplicates="refuse", **options)
 
 
 @click.command("reshard")
-@click.argument("out", metavar="OUT.fld")
-@click.argument("archive", metavar="ARCHIVE")
+@click.argument("out", metavar="OUT.fld", type=PLACE)
+@click.argument("archive", metavar="ARCHIVE", type=PLACE)
 @shard_option
 @force_option
 @json_option
@@ -115,7 +124,7 @@ def _copy(
 
 
 @click.command("rm")
-@click.argument("archive", metavar="ARCHIVE")
+@click.argument("archive", metavar="ARCHIVE", type=PLACE)
 @click.argument("paths", metavar="[PATH]...", nargs=-1)
 @include_option
 @exclude_option
@@ -132,7 +141,7 @@ def rm(
     The bytes stay in its files until fastloader compact; a single file becomes a folder of shards.
     """
     from fastloader.archive.editing import removable, remove
-    from fastloader.cli.archives import say_path
+    from fastloader.cli.archives import facts_of, say_path
 
     if not paths and not include:
         raise click.UsageError("say what to remove: a PATH, or --include and a pattern")
@@ -141,7 +150,10 @@ def rm(
     opened = open_archive(archive)
     if dry_run:
         for row in removable(opened, choice if include else None, names, recursive=recursive):
-            say_path(row[0])
+            if as_json:
+                say(to_json(facts_of(opened.tree.entry(row))))
+            else:
+                say_path(row[0])
         return
     removed = remove(archive, choice if include else None, names, recursive=recursive)
     if as_json:
@@ -151,7 +163,7 @@ def rm(
 
 
 @click.command("compact")
-@click.argument("dataset", metavar="DATASET")
+@click.argument("dataset", metavar="DATASET", type=PLACE)
 @click.option("-s", "--shard-size", metavar="SIZE", help="Write all samples anew, in shards of about this size.")
 @click.option("--drop-snapshots", is_flag=True, help="Forget all snapshots before, and remove what only they need.")
 @json_option

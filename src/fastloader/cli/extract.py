@@ -7,13 +7,22 @@ from pathlib import Path
 
 import click
 
-from fastloader.cli.archives import choice_of, exclude_option, include_option, json_option, open_archive, quiet_option
+from fastloader.cli.archives import (
+    choice_of,
+    exclude_option,
+    include_option,
+    json_option,
+    open_archive,
+    quiet_option,
+    refuse_unmet,
+)  # fmt: skip
 from fastloader.cli.output import count, printable, say, to_json
+from fastloader.cli.places import PLACE
 from fastloader.errors import KeyNotFoundError
 
 
 @click.command("extract")
-@click.argument("archive", metavar="ARCHIVE")
+@click.argument("archive", metavar="ARCHIVE", type=PLACE)
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
 @include_option
@@ -36,6 +45,7 @@ def extract(
 
     opened = open_archive(archive)
     choice = choice_of((*patterns, *include), exclude)
+    refuse_unmet(opened, patterns)
     began = time.monotonic()
     with (
         FolderSink(folder, overwrite=overwrite, any_links=any_links) as sink,

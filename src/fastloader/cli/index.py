@@ -9,12 +9,13 @@ from pathlib import Path
 import click
 
 from fastloader.cli.output import complain, count, printable, say, to_json
+from fastloader.cli.places import PLACE
 from fastloader.cli.status import DAMAGED, NOT_FOUND, message_of, status_of
 from fastloader.errors import FastLoaderError, FormatError, NotFoundError
 
 
 @click.command("index")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=PLACE)
 @click.option("--beside", is_flag=True, help="Write FILE.index beside each, which travels with it, also to a bucket.")
 @click.option("--utix", is_flag=True, help="Write FILE.utix beside each: rows of msgpack, as other programs read them.")
 @click.option("--jsonl", is_flag=True, help="The same as lines of JSON.")

@@ -14,7 +14,7 @@ import click
 
 from fastloader.cli.archives import json_option, quiet_option
 from fastloader.cli.output import count, printable, say, say_table, to_json
-from fastloader.cli.places import Given, located, not_there, settings_of, store_options, usage_errors
+from fastloader.cli.places import PLACE, Given, located, not_there, settings_of, store_options, usage_errors
 from fastloader.errors import SampleError
 from fastloader.types import format_size
 
@@ -78,7 +78,7 @@ def columns() -> None:
 
 
 @columns.command("add")
-@click.argument("dataset", metavar="DATASET")
+@click.argument("dataset", metavar="DATASET", type=PLACE)
 @click.argument("name", metavar="NAME")
 @click.argument("values", metavar="VALUES", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("-t", "--type", "kind", type=click.Choice(TYPES), required=True, help="What the values are.")
@@ -148,7 +148,7 @@ def _as_bytes(value: Any) -> bytes | None:
 
 
 @columns.command("rename")
-@click.argument("dataset", metavar="DATASET")
+@click.argument("dataset", metavar="DATASET", type=PLACE)
 @click.argument("old", metavar="NAME")
 @click.argument("new", metavar="NEW")
 @json_option
@@ -162,7 +162,7 @@ def rename(dataset: str, old: str, new: str, as_json: bool, quiet: bool, **given
 
 
 @columns.command("drop")
-@click.argument("dataset", metavar="DATASET")
+@click.argument("dataset", metavar="DATASET", type=PLACE)
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @json_option
 @quiet_option
@@ -176,7 +176,7 @@ def drop(dataset: str, names: tuple[str, ...], as_json: bool, quiet: bool, **giv
 
 
 @click.command("delete")
-@click.argument("dataset", metavar="DATASET")
+@click.argument("dataset", metavar="DATASET", type=PLACE)
 @click.argument("keys", metavar="[KEY]...", nargs=-1)
 @click.option("-i", "--index", "indices", type=int, multiple=True, metavar="N", help="The sample with this number.")
 @where_option
@@ -219,7 +219,7 @@ def _wrong_usage() -> Iterator[None]:
 
 
 @click.command("update")
-@click.argument("dataset", metavar="DATASET")
+@click.argument("dataset", metavar="DATASET", type=PLACE)
 @click.argument(
     "values", metavar="[VALUES]", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
@@ -272,7 +272,7 @@ def _changes(content: Any, path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
 
 
 @click.command("log")
-@click.argument("dataset", metavar="DATASET")
+@click.argument("dataset", metavar="DATASET", type=PLACE)
 @json_option
 @store_options
 def log(dataset: str, as_json: bool, **given: Any) -> None:
@@ -300,7 +300,7 @@ def _when(seconds: int | None) -> str:
 
 
 @click.command("gc")
-@click.argument("dataset", metavar="DATASET")
+@click.argument("dataset", metavar="DATASET", type=PLACE)
 @click.option("-k", "--keep", type=click.IntRange(1), default=1, metavar="N", help="Snapshots to keep, the newest; 1.")
 @click.option(
     "--unnamed",

@@ -8,14 +8,14 @@ import click
 
 from fastloader.cli.archives import quiet_option
 from fastloader.cli.output import complain, count, printable, say
-from fastloader.cli.places import located, not_there, settings_of, store_options
+from fastloader.cli.places import PLACE, located, not_there, settings_of, store_options
 
 if TYPE_CHECKING:
     from fastloader.mount.shown import Shown
 
 
 @click.command("mount")
-@click.argument("archive", metavar="ARCHIVE")
+@click.argument("archive", metavar="ARCHIVE", type=PLACE)
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False))
 @click.option("--background", is_flag=True, help="Return when it is mounted, and leave a process behind.")
 @click.option("--allow-other", is_flag=True, help="Let other users look too, as far as modes allow.")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import click.shell_completion
 
 from fastloader.cli.status import NoSuchDatasetError, existing
 from fastloader.errors import NotFoundError
@@ -19,6 +20,19 @@ if TYPE_CHECKING:
 Command = Callable[..., Any]
 Given = dict[str, Any]
 """The options of ``store_options``, as click gives them."""
+
+
+class Place(click.types.StringParamType):
+    """Text that is a path or a URL: a shell completes it as it does paths."""
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[click.shell_completion.CompletionItem]:
+        """Left to the shell."""
+        return [click.shell_completion.CompletionItem(incomplete, type="file")]
+
+
+PLACE = Place()
 
 
 def store_options(function: Command) -> Command:

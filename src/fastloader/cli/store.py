@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastloader.cli.output import complain, count, printable, say, to_json
-from fastloader.cli.places import settings_of, store_options, usage_errors
+from fastloader.cli.places import PLACE, settings_of, store_options, usage_errors
 
 if TYPE_CHECKING:
     from fastloader.stores import Stat, Store
@@ -51,7 +51,7 @@ def _here() -> str:
 
 
 @command.command("ls")
-@click.argument("url")
+@click.argument("url", type=PLACE)
 @_recursive
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
 @store_options
@@ -91,7 +91,7 @@ def _time(found: Stat) -> str:
 
 
 @command.command("stat")
-@click.argument("url")
+@click.argument("url", type=PLACE)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @store_options
 def stat(url: str, as_json: bool, **options: Any) -> None:
@@ -127,8 +127,8 @@ def _copy(source: str, target: str, recursive: bool, jobs: int, options: dict[st
 
 
 @command.command("get")
-@click.argument("url")
-@click.argument("path", default=".")
+@click.argument("url", type=PLACE)
+@click.argument("path", default=".", type=PLACE)
 @_recursive
 @_jobs
 @store_options
@@ -138,8 +138,8 @@ def get(url: str, path: str, recursive: bool, jobs: int, **options: Any) -> None
 
 
 @command.command("put")
-@click.argument("path")
-@click.argument("url")
+@click.argument("path", type=PLACE)
+@click.argument("url", type=PLACE)
 @_recursive
 @_jobs
 @store_options
@@ -149,8 +149,8 @@ def put(path: str, url: str, recursive: bool, jobs: int, **options: Any) -> None
 
 
 @command.command("cp")
-@click.argument("source")
-@click.argument("target")
+@click.argument("source", type=PLACE)
+@click.argument("target", type=PLACE)
 @_recursive
 @_jobs
 @store_options
@@ -160,7 +160,7 @@ def copy(source: str, target: str, recursive: bool, jobs: int, **options: Any) -
 
 
 @command.command("rm")
-@click.argument("urls", nargs=-1, required=True)
+@click.argument("urls", nargs=-1, required=True, type=PLACE)
 @_recursive
 @_jobs
 @store_options

@@ -186,6 +186,13 @@ def open_dataset(
     return IterSource(FromStream(found, chosen))
 
 
+def opened(source: Any) -> Any:
+    """What a path or URL opens, the reader that an archive has of its files, and anything else as it is."""
+    if isinstance(source, str | os.PathLike):
+        return open_dataset(source)
+    return getattr(source, "reader", source) if hasattr(source, "node") else source
+
+
 def _is_remote(path: object) -> bool:
     return is_url(path) and local_path(str(path)) is None
 

@@ -7,7 +7,7 @@ import os
 import sqlite3
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 import numpy as np
@@ -98,6 +98,8 @@ def rows_of(connection: sqlite3.Connection, source: Object, places: Places | Non
             raise FormatError(f"the index says of {name!r} that it lies at {numbers}", path=source.path)
         if row.crc32c is not None and not (isinstance(row.crc32c, int) and 0 <= row.crc32c < 2**32):
             raise FormatError(f"the index has a checksum of {name!r} that is none", path=source.path)
+        if not row.size:  # it lies nowhere: barecat cuts a shard whose last file is deleted, and leaves it the offset
+            row = replace(row, offset=0)
         if row.shard not in sizes:
             try:
                 sizes[row.shard] = (places or Places()).open(shard_path(source.path, row.shard)).size

@@ -74,7 +74,7 @@ class BarecatSource:
                     return checked(shards[shard], path, offset, size, crc)
 
                 def part(begin: int, size: int, shard: int = shard, offset: int = offset) -> Buffer:
-                    return bytes(shards[shard].read(offset + begin, size))
+                    return bytes(shards[shard].read(offset + begin, size)) if size else b""
 
                 yield Entry(found, EntryKind.FILE, _mode(mode, 0o644), mtime or 0, size, read=read, part=part)
 
@@ -100,7 +100,8 @@ def _mode(mode: Any, usual: int) -> int:
 
 
 def checked(shard: Any, path: bytes, offset: int, size: int, crc: int | None) -> bytes:
-    """A file's bytes, known to be those that were stored."""
+    """A file's bytes, known to be those that were stored. An empty one's may lie anywhere, also behind its shard."""
+    offset = offset if size else 0
     if not (0 <= offset <= shard.size and 0 <= size <= shard.size - offset):
         raise FormatError(
             f"offset {offset}: {key_text(path)!r} should have {size} bytes, and the shard has {shard.size}",

@@ -14,7 +14,7 @@ from fastloader import kernels
 from fastloader.errors import FormatError
 from fastloader.formats.aside import Aside
 from fastloader.formats.entries import Entry, EntryKind, UnsafePathError, checked_path
-from fastloader.formats.file_content import pieces_of
+from fastloader.formats.file_content import Warn, pieces_of
 from fastloader.formats.objects import Places
 from fastloader.formats.tar import TarIndex, index_of_tar
 from fastloader.formats.tar_packed import FRAME, SEEK_MAGIC, SEEK_TABLE, gone_through, gunzipped, unzstd, with_index
@@ -50,12 +50,15 @@ def placed(path: bytes, kind: EntryKind, source: str, checked: bool = True) -> b
 
 
 class TarSource:
-    """The members of a tar, of one packed with gzip, or with zstd. Devices and pipes are an error, and so are paths
-    that lead out, unless they are not to be ``checked`` here.
+    """The members of a tar, of one packed with gzip, or with zstd. Paths that lead out are an error, unless they are
+    not to be ``checked`` here; so are devices and pipes, unless there is someone to ``warn``: then they are left out.
     """
 
-    def __init__(self, path: str | os.PathLike[str], places: Places | None = None, *, checked: bool = True) -> None:
-        self._checked = checked
+    def __init__(
+        self, path: str | os.PathLike[str], places: Places | None = None, *, checked: bool = True,
+        warn: Warn | None = None,
+    ) -> None:  # fmt: skip
+        self._checked, self._warn = checked, warn
         self.path = os.fspath(path)
         self._places = places or Places()
         self._source = self._places.open(self.path)
@@ -85,13 +88,15 @@ class TarSource:
         index, unpacked = opened
         yield from self._listed(index, unpacked.read)
 
-    def _kind(self, name: bytes, kind: int) -> EntryKind:
-        if kind not in _KINDS:
-            raise FormatError(
-                f"{name.decode('utf-8', 'backslashreplace')!r} is a device or a pipe, which archives do not hold",
-                path=self.path,
-            )
-        return _KINDS[kind]
+    def _kind(self, name: bytes, kind: int) -> EntryKind | None:
+        """What a member is; ``None`` where it is left out."""
+        if kind in _KINDS:
+            return _KINDS[kind]
+        said = f"{name.decode('utf-8', 'backslashreplace')!r} is a device or a pipe, which archives do not hold"
+        if self._warn is None:
+            raise FormatError(said, path=self.path)
+        self._warn(f"{self.path}: {said}; left out")
+        return None
 
     def _mapped(self, index: TarIndex) -> Iterator[Entry]:
         if is_url(self.path):
@@ -103,8 +108,8 @@ class TarSource:
         for member in range(len(index)):
             name = index.name(member)
             kind = self._kind(name, int(index.types[member]))
-            path = placed(name, kind, self.path, self._checked)
-            if path is None:
+            path = None if kind is None else placed(name, kind, self.path, self._checked)
+            if kind is None or path is None:
                 continue
             offset = int(index.offsets[member])
             size = int(index.sizes[member]) if kind is EntryKind.FILE else 0
@@ -126,8 +131,8 @@ class TarSource:
     def _gone_through(self, pieces: Iterator[bytes]) -> Iterator[Entry]:
         for member in gone_through(self.path, pieces):
             kind = self._kind(member.name, member.kind)
-            path = placed(member.name, kind, self.path, self._checked)
-            if path is None:
+            path = None if kind is None else placed(member.name, kind, self.path, self._checked)
+            if kind is None or path is None:
                 continue
             target = placed(member.link, kind, self.path, self._checked) if kind is EntryKind.HARDLINK else member.link
             data = member.data

@@ -88,8 +88,7 @@ class Gzipped:
                 self._file.seek(offset)
                 data: bytes = self._file.read(size)
         except self._errors as error:
-            if isinstance(error, FastLoaderError):
-                raise
+            _raise_theirs(error)
             raise FormatError(f"offset {offset} of what is packed: {error}", path=self._path) from error
         if len(data) < size:
             raise FormatError(f"offset {offset} of what is packed: it ends within {size} bytes", path=self._path)
@@ -109,8 +108,7 @@ class Gzipped:
                 for _ in gunzipped(self._source):
                     pass
         except self._errors as error:
-            if isinstance(error, FastLoaderError):
-                raise
+            _raise_theirs(error)
             raise FormatError(f"the gzip stream is damaged or was cut short: {error}", path=self._path) from error
 
     def points(self) -> bytes:
@@ -118,6 +116,16 @@ class Gzipped:
         out = io.BytesIO()
         self._file.export_index(fileobj=out)
         return out.getvalue()
+
+
+def _raise_theirs(error: BaseException) -> None:
+    """Raise what was no damage: an error of ours, or what ended a read of the packed bytes, be it Ctrl-C or a store
+    that does not answer, which the library has as the cause of its own.
+    """
+    if isinstance(error, FastLoaderError):
+        raise error
+    if error.__cause__ is not None:
+        raise error.__cause__
 
 
 def gunzipped(source: Object) -> Iterator[bytes]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fastloader.dataset import open_dataset
+from fastloader.dataset import open_dataset, opened
 from fastloader.errors import MissingExtraError
 from fastloader.loader import DataLoader, WrappedLoader
 from fastloader.reader import DatasetReader
@@ -142,7 +142,7 @@ class JaxSource:
     """Samples by number, as grain's data loaders take them: ``__len__``, ``__getitem__``, and it pickles."""
 
     def __init__(self, source: Any, fields: Sequence[str] | None = None) -> None:
-        self._reader = open_dataset(source) if isinstance(source, str | os.PathLike) else source
+        self._reader = opened(source)
         if not isinstance(self._reader, DatasetReader):
             raise TypeError(f"JaxSource takes a .fld dataset, not a {type(source).__name__}")
         self._fields = None if fields is None else [fields] if isinstance(fields, str) else list(fields)

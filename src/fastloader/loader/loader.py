@@ -114,8 +114,8 @@ class DataLoader:
         auto_tune: bool = False,
     ) -> None:
         self._runner: Runner | None = None
-        if not isinstance(reader, DatasetReader):
-            reader = getattr(reader, "reader", reader)  # an archive has one of its files
+        if not isinstance(reader, DatasetReader) and hasattr(reader, "node"):
+            reader = getattr(reader, "reader", reader)  # an archive has one of its files; another loader is no dataset
         if not isinstance(reader, DatasetReader) and hasattr(reader, "chosen_samples"):  # an expression
             if indices is not None:
                 raise ValueError("indices: the dataset chooses samples already; choose with its steps, or with these")

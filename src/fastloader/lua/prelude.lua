@@ -14,6 +14,7 @@ local resume, wrapped, create, status = coroutine.resume, coroutine.wrap, corout
 local bit, ffi, jit = require("bit"), require("ffi"), require("jit")
 
 local MOST = 2 ^ 53
+local MOST_KEYS = 10000  -- that are known by number; where rows have keys of their own, numbers begin anew
 
 -- Stopping -----------------------------------------------------------------------------------------------------------
 
@@ -54,13 +55,15 @@ local keys, key_numbers, new_keys = 0, {}, {}
 local literals = {}
 local in_this_row = {}
 local planned, planned_rows, most_rows = 0, 0, 1
+local closing = {}  -- numbers of files that are closed when what was planned of them is asked for
 
-local Handle = { __tostring = function(handle) return "file " .. rawget(handle, "path") end, __metatable = false }
+-- What is known of a file, by its handle: a script may write into a handle, and make tables that look like one.
+local files = setmetatable({}, { __mode = "k" })
+local Handle = { __tostring = function(handle) return "file " .. files[handle].path end, __metatable = false }
 
-local function deliver()
-    if rows == 0 then return end
+local function deliver_rows()
     for i, count in ipairs(counts) do numbers[4 * used + i - 1] = count end
-    local said = host.deliver(ffi.string(numbers, 32 * used + 8 * rows), used, new_keys, literals)
+    local said = host.deliver(ffi.string(numbers, 32 * used + 8 * rows), used, new_keys, literals, keys == #new_keys)
     if said then
         stopped = true  -- rows are lost: no pcall of the script's may go on behind that
         error(said, 0)
@@ -68,6 +71,18 @@ local function deliver()
     look()
     used, rows, planned, counts, new_keys, literals = 0, 0, 0, {}, {}, {}
     most_rows = most_rows < 128 and most_rows * 2 or most_rows
+    if keys > MOST_KEYS then keys, key_numbers = 0, {} end
+end
+
+-- Between two rows alone: the entries of one that is being planned are not to be torn apart.
+local function deliver()
+    if rows > 0 then deliver_rows() end
+    local closed = closing
+    closing = {}
+    for _, number in ipairs(closed) do
+        local _, why = host.close(number)
+        if why then error(why, 0) end
+    end
 end
 
 local function reserve(count)
@@ -115,27 +130,27 @@ function loader:open_file(path)
     if type(path) ~= "string" then error("open_file: the path is a string, not " .. tostring(path), 2) end
     local number, size = host.open(path)
     if not number then error(size, 2) end
-    return setmetatable({ number = number, size = size, path = path }, Handle)
+    local handle = setmetatable({}, Handle)
+    files[handle] = { number = number, size = size, path = path }
+    return handle
 end
 
 local function opened(name, handle)
-    if getmetatable(handle) ~= false or type(handle) ~= "table" or not rawget(handle, "number") then
-        error(name .. ": the handle is what open_file gave, not " .. tostring(handle), 3)
-    end
-    if rawget(handle, "closed") then error(name .. ": " .. rawget(handle, "path") .. " was closed", 3) end
-    return handle
+    local file = handle ~= nil and files[handle]
+    if not file then error(name .. ": the handle is what open_file gave, not " .. tostring(handle), 3) end
+    if file.closed then error(name .. ": " .. file.path .. " was closed", 3) end
+    return file
 end
 
 function loader:add_entry(handle, key, offset, size)
     method("add_entry", self)
     local file = opened("add_entry", handle)
     offset, size = whole("add_entry", "offset", offset), whole("add_entry", "size", size)
-    local length = rawget(file, "size")
-    if offset + size > length then
-        error(format("add_entry: bytes %.0f to %.0f of %s, which has %.0f", offset, offset + size,
-            rawget(file, "path"), length), 2)
+    if offset + size > file.size then
+        error(format("add_entry: bytes %.0f to %.0f of %s, which has %.0f", offset, offset + size, file.path,
+            file.size), 2)
     end
-    add("add_entry", key, rawget(file, "number"), offset, size)
+    add("add_entry", key, file.number, offset, size)
 end
 
 function loader:add_entry_bytes(key, data)
@@ -151,15 +166,15 @@ function loader:finish_row()
     counts[rows] = in_row
     reserve(4 * used + rows + 1)
     in_row, in_this_row = 0, {}
-    if rows >= most_rows or planned >= 1048576 then deliver() end
+    if rows >= most_rows or planned >= 1048576 or #closing > 0 then deliver() end
 end
 
 function loader:close_file(handle)
     method("close_file", self)
     local file = opened("close_file", handle)
-    rawset(file, "closed", true)
-    deliver()  -- what was planned of it is asked for first
-    host.close(rawget(file, "number"))
+    file.closed = true
+    closing[#closing + 1] = file.number
+    if in_row == 0 then deliver() end
 end
 
 loader = setmetatable(loader, {
@@ -252,7 +267,9 @@ end
 
 -- Rows of a file of MessagePack values, read a piece at a time.
 local function iterated(path, first)
-    local data, from, at, size = first, 0, 0, host.size(path)
+    local data, from, at = first, 0, 0
+    local size, unknown = host.size(path)
+    if not size then error(unknown, 2) end
     return function()
         while true do
             if at >= #data and from + #data >= size then return nil end
@@ -290,7 +307,8 @@ local function unpacker(path)
     return {
         iter = function()
             if is_lines(path, first) then
-                local row = host.lines(path)
+                local row, unread = host.lines(path)
+                if not row then error(unread, 2) end
                 return function()
                     local value, said = row()
                     if said then error(said, 2) end
@@ -353,7 +371,8 @@ end
 function env.print(...)
     local said = {}
     for i = 1, select("#", ...) do said[i] = tostring((select(i, ...))) end
-    host.print(concat(said, "\t"))
+    local _, why = host.print(concat(said, "\t"))
+    if why then error(why, 2) end
 end
 
 -- Text alone is loaded, never bytecode, which could do anything.

@@ -21,6 +21,8 @@ from fastloader.types import byte_view
 
 MEMORY = 32 << 20
 LEAST = 4 << 20
+OVERHEAD = 128
+"""Bytes that a row, and an entry, count for besides their content: those of empty ones take memory, too."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Asked:
     def __init__(self, reader: PlanReader, planned: Planned) -> None:
         self.planned = planned
         entries = planned.entries
-        self.size = int(entries[:, 2].sum())
+        self.size = int(entries[:, 2].sum()) + OVERHEAD * (len(entries) + len(planned.counts))
         self._reader = reader
         self._parts = reader.submit(entries)
 
@@ -107,7 +109,11 @@ class PlanReader:
         self._how = how
         self._reads: dict[bool, kernels.PlannedReads] = {}
         self._fetcher: Fetcher | None = None
-        self._files: list[tuple[bool, int, str]] = []  # whether it is remote, its number there, its path
+        self._paths: list[str] = []
+        # Of each file its number among those of its kind, and whether it is remote. There may be one a row: what is
+        # asked of them must not take longer the more there are.
+        self._numbers = np.zeros(64, np.uint64)
+        self._is_remote = np.zeros(64, np.bool_)
 
     def open(self, path: str) -> tuple[int, int]:
         """Its number among all, and its size."""
@@ -121,36 +127,36 @@ class PlanReader:
         if isinstance(file, RemoteFile):
             assert self._fetcher is not None
             self._fetcher.add(number, file)
-        self._files.append((remote, number, path))
-        return len(self._files) - 1, file.size
+        mine = len(self._paths)
+        if mine == len(self._numbers):
+            self._numbers = np.concatenate([self._numbers, np.zeros_like(self._numbers)])
+            self._is_remote = np.concatenate([self._is_remote, np.zeros_like(self._is_remote)])
+        self._numbers[mine], self._is_remote[mine] = number, remote
+        self._paths.append(path)
+        return mine, file.size
 
     def close(self, number: int) -> None:
         """Nothing more is planned of it."""
-        remote, theirs, _ = self._files[int(number)]
-        self._reads[remote].drop_file(theirs)
+        self._reads[bool(self._is_remote[number])].drop_file(int(self._numbers[number]))
 
     def path(self, number: int) -> str:
         """What the script calls the file."""
-        return self._files[number][2]
+        return self._paths[number]
 
     def remote_of(self, files: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these files are objects in a store; literals are not."""
         if not self._reads.get(True):
             return np.zeros(len(files), np.bool_)
-        known = np.array([remote for remote, _, _ in self._files] + [False])
-        return np.asarray(known[files])
+        return np.asarray(self._is_remote[files] & (files >= 0))
 
     def submit(self, entries: NDArray[np.int64]) -> dict[bool, tuple[kernels.PlannedReads, int]]:
         """Begin to read; what was begun by whom, as tickets."""
-        if (entries[:, 0] >= len(self._files)).any():
-            raise ValueError("an entry of a file that was not opened")
-        numbers = np.array([number for _, number, _ in self._files] + [0], np.uint64)
         remote = self.remote_of(entries[:, 0])
         parts = {}
         for where, reads in self._reads.items():
             mine = entries[(remote == where) & (entries[:, 0] >= 0)]
             ranges = np.empty((len(mine), 3), np.uint64)
-            ranges[:, 0] = numbers[mine[:, 0]]
+            ranges[:, 0] = self._numbers[mine[:, 0]]
             ranges[:, 1:] = mine[:, 1:3]
             if len(ranges):
                 parts[where] = (reads, reads.submit(ranges))

@@ -152,8 +152,9 @@ class Running:
     def _play(self) -> str | None:
         script = self._script
         lua = self._lua = self._runtime(
-            encoding=None, unpack_returned_tuples=True, register_eval=False, register_builtins=False, max_memory=MEMORY
-        )
+            encoding=None, unpack_returned_tuples=True, register_eval=False, register_builtins=False, max_memory=MEMORY,
+            attribute_filter=_no_attribute,
+        )  # fmt: skip
         host = lua.table_from(self._host(lua))
         lua.globals()[b"python"] = None
         allowed = lua.table_from({name.encode(): True for name in script.allow})
@@ -169,14 +170,19 @@ class Running:
 
     def _host(self, lua: Any) -> dict[bytes, Any]:
         def excused(function: Callable[..., Any]) -> Callable[..., Any]:
-            """What went wrong becomes an error of the script, at the line that asked; it is also kept as the cause."""
+            """What went wrong becomes text, and an error of the script at the line that asked; it is kept as the cause.
+
+            An exception must never pass through Lua: a script that caught it would have an object of Python's, and by
+            that all of Python.
+            """
 
             def called(*arguments: Any) -> Any:
                 try:
                     return function(*arguments)
                 except Exception as error:
                     self._error = error
-                    return None, f"{type(error).__name__}: {error}".encode()
+                    kind = "" if isinstance(error, LuaError) else f"{type(error).__name__}: "
+                    return None, f"{kind}{error}".encode(errors="backslashreplace")
 
             return called
 
@@ -186,12 +192,12 @@ class Running:
             b"stopped": lambda: self._stopping,
             b"deliver": self._delivered,
             b"open": excused(self._opened),
-            b"close": self._close,
-            b"size": lambda path: self._files.open(_text(path)).size,
+            b"close": excused(lambda number: self._close(int(number))),
+            b"size": excused(lambda path: self._files.open(_text(path)).size),
             b"read": excused(self._read),
-            b"lines": lambda path: self._lines(lua, _text(path)),
+            b"lines": excused(lambda path: excused(self._lines(lua, _text(path)))),
             b"list": excused(lambda path: lua.table_from([_raw(one) for one in listed(_text(path), self._places)])),
-            b"print": lambda text: print(text.decode(errors="backslashreplace")),
+            b"print": excused(lambda text: print(text.decode(errors="backslashreplace"))),
         }
 
     def _opened(self, path: bytes) -> tuple[int, int]:
@@ -207,25 +213,17 @@ class Running:
     def _lines(self, lua: Any, path: str) -> Callable[[], Any]:
         rows = self._files.lines(path)
 
-        def row() -> Any:
-            try:
-                value = next(rows, None)
-            except Exception as error:
-                self._error = error
-                return None, str(error).encode()
-            return _lua_value(lua, value)
+        return lambda: _lua_value(lua, next(rows, None))
 
-        return row
-
-    def _delivered(self, numbers: bytes, used: float, keys: Any, literals: Any) -> bytes | None:
-        self._keys += [_text(key) for key in keys.values()]
-        told = np.frombuffer(numbers, np.int64)
-        planned = Planned(
-            told[: 4 * int(used)].reshape(-1, 4), told[4 * int(used) :], tuple(self._keys), tuple(literals.values())
-        )
-        self._planned += len(planned.counts)
-        self._note(f"{self._planned} rows planned")
+    def _delivered(self, numbers: bytes, used: float, keys: Any, literals: Any, anew: bool) -> bytes | None:
         try:
+            self._keys = [*(() if anew else self._keys), *(_text(key) for key in keys.values())]
+            told = np.frombuffer(numbers, np.int64)
+            planned = Planned(
+                told[: 4 * int(used)].reshape(-1, 4), told[4 * int(used) :], tuple(self._keys), tuple(literals.values())
+            )
+            self._planned += len(planned.counts)
+            self._note(f"{self._planned} rows planned")
             self._deliver(planned)
         except Exception as error:
             self._error = error
@@ -236,6 +234,11 @@ class Running:
     def _note(self, what: str) -> None:
         if self._script.debug:
             print(f"lua: rank {self._script.rank}: {what}", file=sys.stderr)
+
+
+def _no_attribute(_: Any, name: Any, __: bool) -> Any:
+    """What a script may have of an object of Python's, should it ever get one."""
+    raise AttributeError(f"{name!r} is not for scripts")
 
 
 def _without_ours(said: str) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fastloader.dataset import MapDataset, open_dataset
+from fastloader.dataset import MapDataset, open_dataset, opened
 from fastloader.loader import DataLoader
 from fastloader.reader import DatasetReader
 from fastloader.samplers.checks import whole
@@ -23,8 +23,8 @@ TOGETHER = 16
 class TorchMapDataset(torch.utils.data.Dataset[Any]):
     """Samples by number, for torch's DataLoader with any sampler and any number of workers.
 
-    ``source`` is a path or URL, a reader, or a map-style dataset. ``transform`` is called with each sample, in the
-    worker. Several samples that torch asks for at once are read together.
+    ``source`` is a path or URL, a reader, an archive, or a map-style dataset. ``transform`` is called with each sample,
+    in the worker. Several samples that torch asks for at once are read together.
 
     Workers get no copy of the index: what is pickled is the path, and files are mapped once a machine.
     """
@@ -35,7 +35,7 @@ class TorchMapDataset(torch.utils.data.Dataset[Any]):
         fields: Sequence[str] | None = None,
         transform: Callable[[Sample], Any] | None = None,
     ) -> None:
-        self._source = open_dataset(source) if isinstance(source, str | os.PathLike) else source
+        self._source = opened(source)
         if not isinstance(self._source, DatasetReader | MapDataset):
             raise TypeError(
                 f"TorchMapDataset takes a path, a reader or a map-style dataset, not a {type(source).__name__}; "

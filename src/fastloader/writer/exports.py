@@ -22,12 +22,15 @@ from fastloader.fields import (
     FloatField,
     ImageFileField,
     IntField,
+    JPEGImageField,
     JSONField,
     ListField,
     MaskField,
     NDArrayField,
+    PNGImageField,
     RawImageField,
     TextField,
+    WebPImageField,
 )  # fmt: skip
 from fastloader.fields.text import as_text
 from fastloader.formats.decoding import KEY
@@ -45,6 +48,11 @@ _ALIKE = {
     "inx": ("cls",), "cls2": ("cls",), "npz": (),
 }  # fmt: skip
 """Endings of files that hold what others do."""
+_PIXELS: dict[str, Field] = {
+    "jpg": JPEGImageField(seekable=False), "jpeg": JPEGImageField(seekable=False), "png": PNGImageField(),
+    "webp": WebPImageField(),
+}  # fmt: skip
+"""What makes files of pixels whose field says no more than that it is an array, but is called as such files end."""
 GROUP_ROWS = 4096
 GROUP_BYTES = 64 << 20
 
@@ -183,11 +191,21 @@ def _content(name: str, field: Field, value: Any) -> bytes:
     """A value of a field that is called as its file ends."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
-    suffix, data = _as_file(field, value)
     ending = name.rpartition(".")[2]
-    if suffix not in _ALIKE.get(ending, (ending,)):
-        raise SampleError(f"a {type(value).__name__} is no content of a file .{ending}", field=name)
-    return data
+    if ending == "json":
+        return _as_json(value)
+    suffix, data = _as_file(field, value)
+    if suffix in _ALIKE.get(ending, (ending,)):
+        return data
+    if isinstance(value, np.ndarray) and ending in _PIXELS:
+        try:
+            return stored_bytes(_PIXELS[ending], value)
+        except (TypeError, ValueError) as error:
+            raise SampleError(f"no pixels of a file .{ending}: {error}", field=name) from error
+    raise SampleError(
+        f"a {type(value).__name__} is no content of a file .{ending}", field=name,
+        hint="name the field as such a file ends, like npy or json, or give bytes",
+    )  # fmt: skip
 
 
 def _as_file(field: Field, value: Any) -> tuple[str, bytes]:
@@ -207,8 +225,12 @@ def _as_file(field: Field, value: Any) -> tuple[str, bytes]:
         file = io.BytesIO()
         np.save(file, value, allow_pickle=False)
         return "npy", file.getvalue()
+    return "json", _as_json(value)
+
+
+def _as_json(value: Any) -> bytes:
     try:
-        return "json", json.dumps(value.item() if isinstance(value, np.generic) else value).encode()
+        return json.dumps(value.item() if isinstance(value, np.generic) else value).encode()
     except TypeError as error:
         raise SampleError(f"a {type(value).__name__} has no place in a tar", hint="leave the field out") from error
 
