@@ -103,6 +103,7 @@ def main() -> None:
     if rank == 0:
         print(f"accuracy on unseen images: {accuracy(model, test):.3f}", flush=True)
     if world > 1:
+        torch.distributed.barrier()  # torch may abort a rank that ends while another still talks to it
         torch.distributed.destroy_process_group()
 
 
