@@ -45,10 +45,13 @@ constexpr std::uint64_t kHeld = 64 << 10;
 constexpr std::uint64_t kHeldTogether = 1 << 20;
 // Single files that are read between two looks at who has the signal.
 constexpr std::uint32_t kUnguarded = 256;
+// After so many lookups that had blocks of tables to check, all of them are checked.
+constexpr std::uint32_t kStrange = 32;
 
 struct BoundLookup {
     fl::ArchiveLookup lookup;
     mutable std::uint32_t alone = 0;
+    mutable std::uint32_t strange = 0;  // changed by who has the GIL
 
     // Whether all are found without a wait.
     bool find_seen(std::span<fl::Sought> sought) const {
@@ -64,7 +67,9 @@ struct BoundLookup {
             return lookup.find(sought);
         } catch (const fl::Unread&) {
         }
+        const bool many = strange < kStrange && (strange += static_cast<std::uint32_t>(sought.size())) >= kStrange;
         nb::gil_scoped_release release;  // it may be on disk still
+        if (many) lookup.check_tables();
         lookup.find(sought);
     }
 };

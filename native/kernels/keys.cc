@@ -85,6 +85,10 @@ void Keys::expect_all() const {
     for (const auto* table : {&slots_, &offsets_, &bytes_}) table->expect_all();
 }
 
+void Keys::check_all() const {
+    for (const auto* table : {&slots_, &offsets_, &bytes_}) table->check_all();
+}
+
 std::uint64_t lay_slots(std::span<const std::uint64_t> hashes, std::span<const std::uint64_t> samples,
                         std::uint64_t homes, std::uint64_t next, std::uint64_t base, std::span<std::uint64_t> out) {
     if (hashes.size() != samples.size()) throw Failure("format", "hashes and samples differ");

@@ -83,6 +83,7 @@ public:
 
     std::size_t table_bytes() const { return offsets_.size() + bytes_.size() + slots_.size(); }
     void expect_all() const;
+    void check_all() const;
 
 private:
     std::uint64_t homes() const;

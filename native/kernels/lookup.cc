@@ -80,7 +80,8 @@ void ArchiveLookup::prepare() {
     for (const auto& shard : shards_)
         for (const auto* field : {&shard.images, &shard.data})
             if (field->valid && field->valid->size() <= kSmallBits) field->valid->expect_all();
-    if (total <= kSmallTables) {
+    small_ = total <= kSmallTables;
+    if (small_) {
         for (const auto& shard : shards_) shard.keys->expect_all();
         // Of a field that no file has, often that of images, the extents are zeros; the bits that tell are here by now.
         for (const auto& shard : shards_)
@@ -88,6 +89,17 @@ void ArchiveLookup::prepare() {
                 if (field->has_any()) field->payloads->extents().expect_all();
     }
     if (shards_.size() > 1) learn_bounds();
+}
+
+void ArchiveLookup::check_tables() const {
+    if (!small_) return;
+    for (const auto& shard : shards_) {
+        shard.keys->check_all();
+        for (const auto* field : {&shard.data, &shard.images}) {
+            if (field->valid) field->valid->check_all();
+            if (field->has_any()) field->payloads->extents().check_all();
+        }
+    }
 }
 
 void ArchiveLookup::learn_bounds() {

@@ -83,6 +83,10 @@ public:
     // for those alone. Of several shards, it finds out which paths each may hold.
     void prepare();
 
+    // Checks the tables whole, where they are small: for who reads many files that is less than to check block after block.
+    // What is damaged is told when it is read.
+    void check_tables() const;
+
     // Looks all of them up. Throws Failure where tables are damaged, with the shard as its position. Where KnownAlone
     // holds, throws Unread rather than to touch what may be on disk.
     void find(std::span<Sought> sought) const;
@@ -127,6 +131,7 @@ private:
     std::vector<ArchiveShard> shards_;
     std::vector<Bounds> bounds_;
     bool in_order_ = false;  // each shard ends before the next begins
+    bool small_ = false;     // its tables were asked for whole
     mutable std::vector<AtomicBits> known_;  // of each shard, the rows that were read
 };
 

@@ -105,6 +105,13 @@ void Table::expect_all() const {
     will_need(data_);
 }
 
+void Table::check_all() const {
+    for (std::size_t block = 0; block < blocks_; ++block) try {
+            check(block);
+        } catch (const Failure&) {
+        }
+}
+
 void Table::check_now(std::size_t block) const {
     KnownAlone::check();
     std::uint32_t stored = 0, computed = 0;

@@ -82,6 +82,9 @@ public:
     // The same of all its rows.
     void expect_all() const;
 
+    // Checks all blocks that nobody has read. What is damaged is told when it is.
+    void check_all() const;
+
     // Whether nobody has read this row's block yet.
     bool strange(std::uint64_t row) const { return row < rows_ && !seen(block_of(row * row_size_)); }
 

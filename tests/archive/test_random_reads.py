@@ -255,6 +255,19 @@ def test_a_damaged_table_is_found(kind, tmp_path, files):
         bad.read_many(list(files))
 
 
+def test_a_damaged_part_of_a_table_concerns_those_in_it_alone(tmp_path):
+    """Who reads many files has all of the tables checked on the way, and is told of what is damaged by its own."""
+    files = {b"%05d.txt" % number: b"%d" % number for number in range(70_000)}  # tables of many blocks
+    archive = written(tmp_path / "x.fld", files)
+    entry = archive.dataset.file(0).directory[Kind.EXTENTS, 1]
+    bad = damaged(archive, tmp_path / "bad.fld", entry.offset + 32 * 69_999)
+    good = list(files)[::100][:-10]
+    for _ in range(2):
+        assert [bad[path] for path in good] == bad.read_many(good) == [files[path] for path in good]
+        with pytest.raises(fl.ChecksumError, match=r"'69999\.txt': table block \d+ is damaged"):
+            bad["69999.txt"]
+
+
 def test_a_shard_that_does_not_tell_its_paths_may_hold_any(tmp_path, files):
     archive = written(tmp_path / "x.fld", files, shard_size="4M")
     assert len(archive.dataset.shards) > 2
