@@ -2,6 +2,6 @@
 
 from fastloader.dataset.dataset import Dataset, IterDataset, MapDataset
 from fastloader.dataset.iterator import DatasetIterator
-from fastloader.dataset.opening import ReaderDataset, open_dataset, opened
+from fastloader.dataset.opening import ReaderDataset, open_dataset
 
-__all__ = ["Dataset", "DatasetIterator", "IterDataset", "MapDataset", "ReaderDataset", "open_dataset", "opened"]
+__all__ = ["Dataset", "DatasetIterator", "IterDataset", "MapDataset", "ReaderDataset", "open_dataset"]

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fastloader.dataset import open_dataset, opened
+from fastloader.dataset import open_dataset
+from fastloader.dataset.opening import opened
 from fastloader.errors import MissingExtraError
 from fastloader.loader import DataLoader, WrappedLoader
 from fastloader.reader import DatasetReader

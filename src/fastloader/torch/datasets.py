@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fastloader.dataset import MapDataset, open_dataset, opened
+from fastloader.dataset import MapDataset, open_dataset
+from fastloader.dataset.opening import opened
 from fastloader.loader import DataLoader
 from fastloader.reader import DatasetReader
 from fastloader.samplers.checks import whole
