@@ -100,7 +100,7 @@ def test_files_are_added_and_replaced(folder, tmp_path, shards):
     assert compact(where) > 3_000_000
     again = Archive(where)
     assert len(fl.open(where)) == len(again) == len(list(again))
-    with FolderSink(tmp_path / "out") as sink:
+    with FolderSink(tmp_path / "out", set_ids=True) as sink:
         extract(again, sink)
     assert facts(tmp_path / "out") == facts(folder)
     assert fl.verify(where).ok

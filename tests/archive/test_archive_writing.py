@@ -34,7 +34,7 @@ def add_all(sink: ArchiveWriter | FolderSink, *entries: Entry) -> None:
 
 
 def restore(archive: Archive, where: Path, **options: object) -> Path:
-    with FolderSink(where) as sink:
+    with FolderSink(where, set_ids=True) as sink:
         extract(archive, sink, **options)
     return where
 
@@ -221,7 +221,7 @@ def test_files_that_are_there_stay_unless_told_otherwise(archive, folder, tmp_pa
     with pytest.raises(fl.StoreError, match="--overwrite"):
         restore(archive, out)
     assert (out / "a" / "x.txt").read_text() == "mine"
-    with FolderSink(out, overwrite=True) as sink:
+    with FolderSink(out, overwrite=True, set_ids=True) as sink:
         extract(archive, sink)
     assert facts(out) == facts(folder)
 

@@ -224,6 +224,28 @@ def test_extract_refuses_what_leads_out(tmp_path):
     assert os.readlink(tmp_path / "out3" / "etc") == "/etc"
 
 
+def test_files_that_would_lend_rights_are_extracted_without_them_unless_asked_for(tmp_path):
+    os.makedirs(tmp_path / "in" / "shared")
+    for name, mode in (("run", 0o4755), ("group", 0o2750), ("plain", 0o755), ("shared", 0o2775)):
+        if name != "shared":
+            (tmp_path / "in" / name).write_bytes(b"#!")
+        os.chmod(tmp_path / "in" / name, mode)
+
+    def modes(folder: str) -> dict[str, int]:
+        return {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / folder).iterdir()}
+
+    for command, place in (("extract", "x.fld"), ("convert", "y.fld"), ("convert", "x.tar")):
+        good("convert", "-q", "--archive", tmp_path / "in", tmp_path / place)
+        told = run(command, "-q", tmp_path / place, f"{tmp_path}/out-{place}/")
+        assert told.exit_code == 0, told.output
+        assert "run: its setuid and setgid bits are left out; --set-ids keeps them" in told.output
+        assert "plain" not in told.output
+        assert modes(f"out-{place}") == {"run": 0o755, "group": 0o750, "plain": 0o755, "shared": 0o2775}
+        good(command, "-q", "--set-ids", tmp_path / place, f"{tmp_path}/all-{place}/")
+        assert modes(f"all-{place}") == modes("in")
+    assert run("convert", "--set-ids", tmp_path / "x.fld", tmp_path / "x.zip").exit_code == 2
+
+
 def test_extract_some(archive, tmp_path):
     good("extract", "-q", archive, tmp_path / "out", "cats/*.txt")
     assert [path.name for path in (tmp_path / "out").rglob("*")] == ["cats", "1.txt"]

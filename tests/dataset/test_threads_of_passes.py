@@ -12,7 +12,7 @@ import threading
 import pytest
 from expression_model import plain
 from forking import forked
-from left_behind import python_threads
+from left_behind import python_threads, until
 
 import fastloader as fl
 from fastloader.dataset import threads
@@ -271,10 +271,13 @@ def test_ctrl_c_while_a_function_is_stuck(ahead, source):
     def stuck(number):
         if number == 5 and not first:
             first.append(number)
+            # Between two elements the signal would be the consumer's own, and the threads would wait for the next one.
+            until(lambda: sys._current_frames()[main].f_code is threading.Condition.wait.__code__)
             os.kill(os.getpid(), signal.SIGINT)
             release.wait(LONG)
         return number
 
+    main = threading.get_ident()
     chain = source.map(stuck, 2)
     iterator = iter(chain.prefetch(2) if ahead else chain)
     found = []

@@ -215,7 +215,8 @@ def test_what_comes_behind_an_answer_is_not_taken_for_the_next_one():
         )
 
     with served(answer) as (net, server):
-        assert body(net.get(0, 1000)) == DATA[:1000]
+        first = net.get(0, 1000)  # a slow client has both at once, and believes neither
+        assert first.wrong == "more came than was announced" or body(first) == DATA[:1000]
         until(lambda: not net.client.connections or len(server.ended))
         assert body(net.get(0, 1000)) == DATA[:1000]
         assert server.connections == 2

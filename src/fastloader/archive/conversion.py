@@ -81,9 +81,9 @@ def unchecked(path: str, kind: str, warn: Warn | None = None) -> EntrySource:
 
 def sink_at(
     path: str, *, shard_size: int | str | None = None, compression: str | None = None, workers: int | None = None,
-    overwrite: bool = False, any_links: bool = False,
+    overwrite: bool = False, any_links: bool = False, set_ids: bool = False, warn: Warn | None = None,
 ) -> EntrySink:  # fmt: skip
-    """What writes an archive of this name."""
+    """What writes an archive of this name. ``warn`` is told of what a folder gets otherwise than it was."""
     kind = named_kind(path)
     if compression is not None and kind != "fld":
         raise ValueError(f"compression is for .fld archives, not for {path}")
@@ -91,10 +91,12 @@ def sink_at(
         raise ValueError(f"shard_size is for .fld and Barecat archives, not for {path}")
     if any_links and kind != "folder":
         raise ValueError(f"any links go into a folder alone, not into {path}")
+    if set_ids and kind != "folder":
+        raise ValueError(f"modes are always whole in archives; set ids are for a folder, not for {path}")
     if kind == "fld":
         return ArchiveWriter(path, shard_size=shard_size, compression=compression, workers=workers)
     if kind == "barecat":
         return BarecatSink(path, None if shard_size is None else parse_size(shard_size, "shard_size"))
     if kind == "folder":
-        return FolderSink(path, overwrite=overwrite, any_links=any_links)
+        return FolderSink(path, overwrite=overwrite, any_links=any_links, set_ids=set_ids, warn=warn)
     return ZipSink(path) if kind == "zip" else TarSink(path)

@@ -234,17 +234,26 @@ def _run(paths: list[bytes]) -> Iterator[bytes]:
     return read()
 
 
+_SET_IDS = stat.S_ISUID | stat.S_ISGID
+
+
 class FolderSink(Published):
     """Entries put into a folder, which is made if it is not there. Nothing is ever written outside of it.
 
     Paths that lead out of it are refused, and so is a link that leads out, and an entry below a link: archives come
     from anywhere. ``overwrite`` replaces files and links that are there; without it they are an error. ``any_links``
-    makes links that lead out, too; nothing is written through them in any case.
+    makes links that lead out, too; nothing is written through them in any case. Files run as who runs them:
+    setuid and setgid bits are left out, and ``warn`` is told, unless ``set_ids`` keeps them.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, overwrite: bool = False, any_links: bool = False) -> None:
+    def __init__(
+        self, folder: str | os.PathLike[str], *, overwrite: bool = False, any_links: bool = False,
+        set_ids: bool = False, warn: Warn | None = None,
+    ) -> None:  # fmt: skip
         self._folder = os.fsencode(folder)
         self._any_links = any_links
+        self._set_ids = set_ids
+        self._warn = warn
         self._overwrite = overwrite
         self._made: dict[bytes, Entry] = {}
         self._later: list[Entry] = []
@@ -328,13 +337,22 @@ class FolderSink(Published):
             for view in content:
                 while len(view):
                     view = view[os.write(fd, view) :]
-            os.fchmod(fd, entry.mode & 0o7777)
+            os.fchmod(fd, self._mode_of(entry))
             os.utime(fd, ns=(entry.mtime, entry.mtime))
         except BaseException:
             os.unlink(path, dir_fd=self._fd)
             raise
         finally:
             os.close(fd)
+
+    def _mode_of(self, entry: Entry) -> int:
+        """What a file may be used for. Whose rights it would lend to others, only who extracts it knows."""
+        mode = entry.mode & 0o7777
+        if self._set_ids or not mode & _SET_IDS:
+            return mode
+        if self._warn is not None:
+            self._warn(f"{entry.name}: its setuid and setgid bits are left out; --set-ids keeps them")
+        return mode & ~_SET_IDS
 
     def _linked(self, path: bytes, make: Callable[[bytes], None]) -> None:
         """Have a link made: under its name, or beside what has that name and is replaced."""

@@ -49,6 +49,7 @@ _NUMBER = re.compile(r"%0?\d*d")
     help="Which of an archive's entries with one path to take; by default that is an error, but in a tar.",
 )
 @click.option("--any-links", is_flag=True, help="To a folder: make links that lead out of it, too.")
+@click.option("--set-ids", is_flag=True, help="To a folder: keep setuid and setgid bits of files.")
 @click.option("--shard-size", metavar="SIZE", help="Write shards of about this size, like 512MB.")
 @click.option("--shard-samples", type=click.IntRange(min=1), metavar="N", help="Write tars of this many samples.")
 @click.option("--compression", metavar="NAME", help="Of .fld: lz4, zstd or zstd:LEVEL.")
@@ -62,8 +63,8 @@ _NUMBER = re.compile(r"%0?\d*d")
 def command(
     sources: tuple[str, ...], destination: str, format_: str | None, fields: str | None, named: tuple[str, ...],
     as_archive: bool, include: tuple[str, ...], exclude: tuple[str, ...], duplicates: str | None, any_links: bool,
-    shard_size: str | None, shard_samples: int | None, compression: str | None, jobs: int | None, force: bool,
-    dry_run: bool, as_json: bool, quiet: bool, engine: str, address: str | None, **store: Any,
+    set_ids: bool, shard_size: str | None, shard_samples: int | None, compression: str | None, jobs: int | None,
+    force: bool, dry_run: bool, as_json: bool, quiet: bool, engine: str, address: str | None, **store: Any,
 ) -> None:  # fmt: skip
     """Convert SRC to DST.
 
@@ -108,13 +109,14 @@ def command(
             )
         copy(
             sources[0], local, choice_of(include, exclude), duplicates=duplicates or "refuse", any_links=any_links,
-            shard_size=shard_size, compression=compression, jobs=jobs, force=force, as_json=as_json, quiet=quiet,
+            set_ids=set_ids, shard_size=shard_size, compression=compression, jobs=jobs, force=force, as_json=as_json,
+            quiet=quiet,
         )  # fmt: skip
         return
     if include or exclude:
         raise click.UsageError("--include and --exclude are for archives; --archive makes one")
-    if duplicates or any_links:
-        raise click.UsageError("--duplicates and --any-links are for archives; --archive makes one")
+    if duplicates or any_links or set_ids:
+        raise click.UsageError("--duplicates, --any-links and --set-ids are for archives; --archive makes one")
     to_settings = settings if is_url(destination) else None
     with usage_errors():
         target = locate(destination, to_settings)

@@ -86,8 +86,8 @@ class _Counted:
 
 
 def copy(
-    source: str, destination: str, choice: Choice, *, duplicates: Any, any_links: bool, shard_size: str | None,
-    compression: str | None, jobs: int | None, force: bool, as_json: bool, quiet: bool,
+    source: str, destination: str, choice: Choice, *, duplicates: Any, any_links: bool, set_ids: bool,
+    shard_size: str | None, compression: str | None, jobs: int | None, force: bool, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Copy an archive, and tell of it."""
     from fastloader.archive.choosing import Chosen
@@ -115,7 +115,7 @@ def copy(
         there = _Counted(source_at(source, tell))
         sink = sink_at(
             destination, shard_size=shard_size, compression=compression, workers=jobs, overwrite=force,
-            any_links=any_links,
+            any_links=any_links, set_ids=set_ids, warn=tell,
         )  # fmt: skip
     except NotFoundError as error:
         raise NoSuchDatasetError(error.message, path=error.path, hint=error.hint) from error

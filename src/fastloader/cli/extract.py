@@ -16,7 +16,7 @@ from fastloader.cli.archives import (
     quiet_option,
     refuse_unmet,
 )  # fmt: skip
-from fastloader.cli.output import count, printable, say, to_json
+from fastloader.cli.output import complain, count, printable, say, to_json
 from fastloader.cli.places import PLACE
 from fastloader.errors import KeyNotFoundError
 
@@ -29,11 +29,12 @@ from fastloader.errors import KeyNotFoundError
 @exclude_option
 @click.option("--overwrite", is_flag=True, help="Replace files and links that are there.")
 @click.option("--any-links", is_flag=True, help="Make links that lead out of DIR, too.")
+@click.option("--set-ids", is_flag=True, help="Keep setuid and setgid bits of files.")
 @json_option
 @quiet_option
 def extract(
     archive: str, folder: Path, patterns: tuple[str, ...], include: tuple[str, ...], exclude: tuple[str, ...],
-    overwrite: bool, any_links: bool, as_json: bool, quiet: bool,
+    overwrite: bool, any_links: bool, set_ids: bool, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Put the entries of an ARCHIVE into DIR: all, or those that fit a PATTERN.
 
@@ -48,7 +49,7 @@ def extract(
     refuse_unmet(opened, patterns)
     began = time.monotonic()
     with (
-        FolderSink(folder, overwrite=overwrite, any_links=any_links) as sink,
+        FolderSink(folder, overwrite=overwrite, any_links=any_links, set_ids=set_ids, warn=complain) as sink,
         progress("extracting", len(opened) if choice.is_all else None, show=False if quiet else None) as advance,
     ):
         found = run(opened, sink, choice, advance=advance)
